@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from benchmarks import (
+    agentnode,
     beside,
     binder,
     catalogue,
@@ -57,6 +58,7 @@ _KINDS: Final = (
     "hollow",
     "realnode",
     "beside",
+    "agentnode",
     "dashboard",
 )
 """What `--only` takes; each has parts."""
@@ -64,6 +66,7 @@ _KINDS: Final = (
 _WAYS_A_RUN: Final = 20
 """Pods of each contender on a real node, for each run."""
 _PODS_BESIDE: Final = 100
+_PODS_OF_A_NODE: Final = 100
 _DASHBOARDS: Final = (PageWorld(1_000, 10_000), PageWorld(5_000, 50_000))
 """The clusters with which the dashboard is measured."""
 _TABLE_WIDTH: Final = 120
@@ -185,6 +188,15 @@ def run_beside() -> beside.Lap | None:
         return beside.measure(Path(directory), _PODS_BESIDE, _progress.print)
 
 
+def run_agent_node(plan: Plan) -> agentnode.Laps:
+    """Measure a node of the agent beside one of a kubelet, where this machine can have them."""
+    if reasons := list(machine.lacks()):
+        _progress.print(f"no real node here: {'; '.join(reasons)}", markup=False)
+        return {}
+    with tempfile.TemporaryDirectory(prefix="bindery-bench-") as directory:
+        return agentnode.measure(Path(directory), _PODS_OF_A_NODE, plan.runs, _progress.print)
+
+
 def run_dashboard() -> Iterator[Measurement]:
     """Measure the pages of the dashboard at each size."""
     for world in _DASHBOARDS:
@@ -201,6 +213,8 @@ def run_components(plan: Plan) -> Iterator[Measurement]:
         yield from summary.of_real_node(run_real_node(plan))
     if plan.wants("beside") and (lap := run_beside()) is not None:
         yield from summary.of_beside(lap)
+    if plan.wants("agentnode"):
+        yield from summary.of_agent_node(run_agent_node(plan), _PODS_OF_A_NODE)
     if plan.wants("dashboard"):
         yield from run_dashboard()
 

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from benchmarks import (
+    agentnode,
     beside,
     binder,
     dashboard,
@@ -118,6 +119,28 @@ def of_beside(lap: beside.Lap) -> Iterator[Measurement]:
     yield measured(title, lap.kubelet_alone_cpu, "% of a core", Better.LOWER)
     title = "beside a kubelet: until a report lists a new pod, median"
     yield measured(title, lap.report_s, "s", Better.LOWER)
+
+
+def of_agent_node(laps: agentnode.Laps, pods: int) -> Iterator[Measurement]:
+    """Yield medians of the agent's runs against the kubelet's."""
+    cpu, at_once = "% of a core", f"{pods} pods at once"
+    values: dict[tuple[str, str], Callable[[agentnode.Lap], float]] = {
+        (f"{at_once}, creation to first line, median", "s"): lambda lap: lap.first_line_s,
+        (f"{at_once}, creation to first line, last pod", "s"): lambda lap: lap.last_line_s,
+        (f"{at_once}, until all are Running", "s"): lambda lap: lap.running_s,
+        (f"{at_once}, own CPU", CPU_SECONDS): lambda lap: lap.cpu_s,
+        (f"{at_once}, containerd's CPU", CPU_SECONDS): lambda lap: lap.runtime_cpu_s,
+        (f"{pods} pods deleted, until all are gone", "s"): lambda lap: lap.gone_s,
+        ("idle, no pods: CPU", cpu): lambda lap: lap.empty.cpu_percent,
+        ("idle, no pods: memory", MEGABYTES): lambda lap: lap.empty.resident_mb,
+        (f"idle, {pods} pods: CPU", cpu): lambda lap: lap.full.cpu_percent,
+        (f"idle, {pods} pods: memory", MEGABYTES): lambda lap: lap.full.resident_mb,
+    }
+    for (title, unit), value in values.items() if laps else ():
+        ours, theirs = (
+            median(map(value, laps[name])) for name in (agentnode.AGENT, agentnode.KUBELET)
+        )
+        yield measured(f"agent's node: {title}", ours, unit, Better.LOWER, theirs)
 
 
 def of_real_node(ways: realnode.Ways) -> Iterator[Measurement]:

@@ -23,6 +23,8 @@ class Usage:
     """User and system time."""
     peak_mb: float
     """The most memory it has held at once (VmHWM), in units of 1,000,000 bytes."""
+    resident_mb: float = 0.0
+    """The memory that it holds now (VmRSS)."""
 
     @classmethod
     def own(cls) -> Self:
@@ -37,8 +39,11 @@ class Usage:
         fields = stat.rpartition(")")[2].split()
         ticks = int(fields[11]) + int(fields[12])
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-        peak_kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
-        return cls(ticks / os.sysconf("SC_CLK_TCK"), int(peak_kib) * 1024 / 1e6)
+        lines = dict(line.split(":", 1) for line in status.splitlines())
+        peak_mb, resident_mb = (
+            int(lines[name].split()[0]) * 1024 / 1e6 for name in ("VmHWM", "VmRSS")
+        )
+        return cls(ticks / os.sysconf("SC_CLK_TCK"), peak_mb, resident_mb)
 
 
 @dataclass(frozen=True)

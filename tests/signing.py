@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from bindery.nodeagent.identity.keys import key_pem
+from bindery.kube.access.pem import key_pem
 from bindery.nodecore.certificates.requests import Template, request_pem
 
 YEAR_S = 365 * 86400.0

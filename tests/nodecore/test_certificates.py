@@ -389,14 +389,6 @@ def test_a_process_without_a_certificate_exits_if_a_restart_would_help() -> None
     assert watcher.check(pair, DAY_S + 1, is_server_healthy=True) == TransportAction.EXIT
 
 
-def test_bootstrapping_is_skipped_while_the_certificate_is_valid() -> None:
-    assert bootstrap.is_valid(signed(end_s=100), 100)
-    assert not bootstrap.is_valid(signed(end_s=100), 101)
-    assert not bootstrap.is_valid(signed() + signed(end_s=100), 101)
-    assert not bootstrap.is_valid(b"nothing", 0)
-    assert not bootstrap.is_valid(None, 0)
-
-
 def test_the_kubeconfig_points_to_the_current_pair() -> None:
     found = bootstrap.kubeconfig(
         bootstrap.BootstrapServer("https://api", ca_data="Q0E="), "/pki/kubelet-client-current.pem"

@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from bindery.kube.access.pem import key_pem
+
 AUTHORITIES: Final = "ca.crt"
 AUTHORITY_KEY: Final = "ca.key"
 CERTIFICATE: Final = "tls.crt"
@@ -132,9 +134,9 @@ class _State:
         """Return the content in PEM."""
         return Bundle(
             "".join(map(_pem, self.authorities)),
-            _key_pem(self.authority_key),
+            key_pem(self.authority_key).decode(),
             _pem(self.certificate),
-            _key_pem(self.key),
+            key_pem(self.key).decode(),
         )
 
 
@@ -248,9 +250,3 @@ def _load_key(text: str) -> ec.EllipticCurvePrivateKey:
 
 def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()

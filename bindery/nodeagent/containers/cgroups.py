@@ -59,7 +59,7 @@ class UnifiedFiles:
     def children(self, path: str) -> Sequence[str]:
         """Return the paths of the cgroups directly below."""
         base = path.rstrip("/")
-        return [f"{base}/{each.name}" for each in sorted(self._at(path).iterdir()) if each.is_dir()]
+        return [f"{base}/{name}" for name in sorted(_directories(self._at(path)))]
 
     def read(self, path: str, file: str) -> str:
         """Return the content of a file of the cgroup, empty if there is none."""
@@ -122,11 +122,10 @@ class SplitFiles:
         """Return the paths of the cgroups directly below."""
         base = path.rstrip("/")
         found = {
-            f"{base}/{each.name}"
+            f"{base}/{name}"
             for tree in self._all(path)
             if tree.is_dir()
-            for each in tree.iterdir()
-            if each.is_dir()
+            for name in _directories(tree)
         }
         return sorted(found)
 
@@ -156,6 +155,12 @@ class SplitFiles:
 
     def _all(self, path: str) -> list[Path]:
         return [root / path.lstrip("/") for root in self._trees.values()]
+
+
+def _directories(path: Path) -> list[str]:
+    """Return the names of the directories in one. A cgroup has many files: none is looked at."""
+    with os.scandir(path) as entries:
+        return [each.name for each in entries if each.is_dir(follow_symlinks=False)]
 
 
 def of_machine(root: Path = ROOT) -> tuple[CgroupFiles, int, Subsystems]:

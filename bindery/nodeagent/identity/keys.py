@@ -3,6 +3,7 @@
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from bindery.kube.access.pem import key_pem
 from bindery.nodecore.certificates.requests import PrivateKey
 from bindery.nodecore.certificates.store import LinkedFiles, Pair
 
@@ -36,15 +37,6 @@ class RequestKey:
     def _kept(self) -> PrivateKey | None:
         blob = self._files.read(self._name)
         return None if blob is None else _read(blob)
-
-
-def key_pem(key: PrivateKey) -> bytes:
-    """Return a private key in PEM."""
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
 
 
 def _key_pem_of(pair: Pair) -> bytes | None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from bindery.kube.access.pem import key_pem
 from bindery.kube.errors import (
     ApiError,
     ForbiddenError,
@@ -19,7 +20,7 @@ from bindery.kube.errors import (
 )
 from bindery.nodeagent.identity import metrics
 from bindery.nodeagent.identity.errors import RequestEndedError, RequestOutcome
-from bindery.nodeagent.identity.keys import RequestKey, key_pem
+from bindery.nodeagent.identity.keys import RequestKey
 from bindery.nodeagent.identity.signing import (
     CertificateKind,
     SigningApi,

@@ -44,8 +44,10 @@ class Scratch:
         if wanted.medium not in ("", MEMORY_MEDIUM):
             raise MountError(f'unknown storage medium "{wanted.medium}"')
         ready = self._meta(pod.uid, name) / _READY
-        is_mounted = at(place, self._mounter.mounts()) is not None
-        if _is_there(ready) and (is_mounted if is_memory else _is_there(place)):
+        # The list of mounts grows with the node's pods: it is read only if there can be a mount.
+        is_there = _is_there(place)
+        is_mounted = is_memory and is_there and at(place, self._mounter.mounts()) is not None
+        if _is_there(ready) and (is_mounted if is_memory else is_there):
             return
         _make_directory(place)
         if is_memory and not is_mounted:

@@ -5,7 +5,13 @@ from typing import Any, Final
 import msgspec
 
 from bindery.api import quantity
-from bindery.kube.objects.podspec import MigratedSources, PersistentVolumeClaimSource
+from bindery.kube.objects.podspec import (
+    EmptyDirSource,
+    HostPathSource,
+    MigratedSources,
+    PersistentVolumeClaimSource,
+    ResourceRequirements,
+)
 from bindery.kube.objects.storage import ClaimReference, VolumeNodeAffinity
 from bindery.kube.objects.watched import KubeObject
 from bindery.nodecore.pods import MEMORY, resources
@@ -88,17 +94,15 @@ class ProjectedSource(msgspec.Struct, frozen=True, rename="camel", kw_only=True,
     default_mode: int = _DEFAULT_MODE
 
 
-class ScratchSource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class ScratchSource(EmptyDirSource, frozen=True, rename="camel", kw_only=True, gc=False):
     """`EmptyDirVolumeSource`."""
 
-    medium: str = ""
     size_limit: str | None = None
 
 
-class HostSource(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class HostSource(HostPathSource, frozen=True, kw_only=True, gc=False):
     """`HostPathVolumeSource`; also `LocalVolumeSource`, which has no type."""
 
-    path: str = ""
     type: str = ""
 
 
@@ -196,12 +200,6 @@ class RunsAs(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
     fs_group_change_policy: str | None = None
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`ResourceRequirements`."""
-
-    limits: dict[str, str] | None = None
-
-
 class MountingContainer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`Container`."""
 
@@ -209,7 +207,7 @@ class MountingContainer(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     volume_mounts: list[MountedName] | None = None
     volume_devices: list[MountedName] | None = None
     security_context: RunsAs | None = None
-    resources: Limits | None = None
+    resources: ResourceRequirements | None = None
 
 
 class MountingSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -220,7 +218,7 @@ class MountingSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
     init_containers: list[MountingContainer] | None = None
     security_context: RunsAs | None = None
     service_account_name: str = ""
-    resources: Limits | None = None
+    resources: ResourceRequirements | None = None
 
 
 class MountingPod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -1,15 +1,10 @@
-"""The first client certificate: whether it is needed, and the kubeconfig that uses it."""
+"""The first client certificate: the file of its key, and the kubeconfig that uses it."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cryptography import x509
-
 KEY_FILE: Final = "kubelet-client.key.tmp"
 """Keeps the key of the first request, so that a restart sends the same request."""
-HEALTH_PERIOD_S: Final = 2.0
-HEALTH_TIMEOUT_S: Final = 60.0
-SIGNED_TIMEOUT_S: Final = 3600.0
 
 _CLUSTER: Final = "default-cluster"
 _USER: Final = "default-auth"
@@ -30,17 +25,6 @@ class BootstrapServer:
     ca_file: str = ""
     ca_data: str = ""
     is_insecure: bool = False
-
-
-def is_valid(certificate: bytes | None, now_s: float) -> bool:
-    """Return whether the client certificate of a kubeconfig can be used; None: no kubeconfig."""
-    if certificate is None:
-        return False
-    try:
-        chain = x509.load_pem_x509_certificates(certificate)
-    except ValueError:
-        return False
-    return all(one.not_valid_after_utc.timestamp() >= now_s for one in chain)
 
 
 def kubeconfig(cluster: BootstrapServer, pem_path: str) -> dict[str, Any]:

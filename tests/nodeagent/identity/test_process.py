@@ -15,11 +15,11 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from bindery.kube.access.credentials import Credentials
+from bindery.kube.access.pem import key_pem
 from bindery.kube.client import Client
 from bindery.kube.environment import Environment
 from bindery.kube.objects.resources import Resource
 from bindery.nodeagent.identity.errors import IdentityError
-from bindery.nodeagent.identity.keys import key_pem
 from bindery.nodeagent.identity.process import IdentityOptions, IdentitySurroundings, NodeIdentity
 from bindery.nodeagent.identity.signing import CLIENT, SERVING, SIGNING_REQUESTS
 from bindery.nodecore.addresses import Address

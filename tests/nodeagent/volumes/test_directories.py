@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bindery.nodeagent.volumes.emptydir import remove_tree
+from bindery.nodeagent.volumes.emptydir import Scratch, remove_tree
 from bindery.nodeagent.volumes.hostpath import check
 from bindery.nodeagent.volumes.interface import MountError
 from bindery.nodeagent.volumes.kinds import has_noswap
 from bindery.nodeagent.volumes.mounts import at, parsed, references
-from bindery.nodeagent.volumes.sources import HostSource
+from bindery.nodeagent.volumes.sources import HostSource, ScratchSource
 from bindery.nodeagent.volumes.subpaths import check as check_sub_path
 from tests.nodeagent.volumes.volumeworld import FakeMounter, World, claimed, pod, running, world
 
@@ -68,6 +68,23 @@ async def test_memory_is_limited_by_the_least_limit(
     found = at(scratch(node), node.mounter.mounts())
     assert found is not None
     assert (found.kind, found.options) == ("tmpfs", options)
+
+
+async def test_memory_is_mounted_once_and_again_when_its_mount_has_gone(tmp_path: Path) -> None:
+    mounter, place = FakeMounter(), tmp_path / "place"
+    scratch, wanted = Scratch(tmp_path, mounter, lambda: 1 << 30), ScratchSource(medium="Memory")
+    owner = pod("one", {"name": "scratch", "emptyDir": {"medium": "Memory"}})
+
+    async def make() -> None:
+        await scratch.make(place, "scratch", owner, wanted)
+        scratch.finish("scratch", owner.uid)
+
+    await make()
+    await make()
+    assert mounter.log == ["mount tmpfs place"]
+    await mounter.unmount(place)
+    await make()
+    assert mounter.log == ["mount tmpfs place", "unmount place", "mount tmpfs place"]
 
 
 async def test_an_unknown_medium_is_refused(node: World) -> None:

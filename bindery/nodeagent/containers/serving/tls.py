@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from bindery.kube.access.credentials import load_pem
+from bindery.kube.access.pem import key_pem
 from bindery.nodeagent.containers.errors import ContainerError
-from bindery.nodeagent.identity.keys import key_pem
 
 _LIFE: Final = timedelta(days=365)
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
