@@ -3,8 +3,8 @@
 Run by `make` as `python -m devcluster` before the tests, because pytest captures their output. It
 builds nothing where a cluster or binaries are available. An argument selects other binaries: `next`
 those of the next Kubernetes, `operators` those of the operators that the tests run, `nodes` those
-of real nodes, `metrics` what `kubectl top` asks. Without them the tests that need them are left
-out, or build them. `nodes` prints the reason if this machine cannot run real nodes.
+of real nodes, and the conformance suite of CSI drivers. Without them the tests that need them are
+left out, or build them. `nodes` prints the reason if this machine cannot run real nodes.
 """
 
 import sys
@@ -28,11 +28,8 @@ def main() -> int:
         if sys.argv[1:] == ["operators"]:
             build.binaries(tuple(build.OPERATORS), console.print, build.OPERATORS_MODULE)
             return 0
-        if sys.argv[1:] == ["metrics"]:
-            build.binaries(("metrics-server",), console.print, build.CHECKS_MODULE)
-            return 0
         if sys.argv[1:] == ["nodes"]:
-            build.binaries(("csi-sanity",), console.print, build.CHECKS_MODULE)
+            build.binaries(tuple(build.CHECK_PROGRAMS), console.print, build.CHECKS_MODULE)
             _build_nodes(console)
             return 0
         with console.status("control plane"), tempfile.TemporaryDirectory() as unused:

@@ -64,13 +64,10 @@ CONTAINERS_MODULE: Final = "controlplane/node"
 """The Go module of these programs: their dependencies are newer than the versions pinned by
 Kubernetes.
 """
-CHECK_PROGRAMS: Final = {
-    "csi-sanity": "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity",
-    "metrics-server": "sigs.k8s.io/metrics-server/cmd/metrics-server",
-}
-"""Programs that hold a CSI driver to its rules, and that ask nodes what pods use."""
+CHECK_PROGRAMS: Final = {"csi-sanity": "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity"}
+"""The conformance suite of CSI drivers."""
 CHECKS_MODULE: Final = "controlplane/checks"
-"""The Go module of these programs."""
+"""The Go module of this program."""
 
 _PROGRAMS: Final = PACKAGES | OPERATORS | NODE_PROGRAMS | CONTAINER_PROGRAMS | CHECK_PROGRAMS
 _NAMED_AFTER: Final = {
@@ -78,10 +75,7 @@ _NAMED_AFTER: Final = {
     NEXT_MODULE: {"": "k8s.io/kubernetes"},
     OPERATORS_MODULE: {"jobset-": "sigs.k8s.io/jobset", "lws-": "sigs.k8s.io/lws"},
     CONTAINERS_MODULE: {"containerd-": _CONTAINERD, "runc-": _RUNC},
-    CHECKS_MODULE: {
-        "csi-test-": "github.com/kubernetes-csi/csi-test/v5",
-        "metrics-server-": "sigs.k8s.io/metrics-server",
-    },
+    CHECKS_MODULE: {"csi-test-": "github.com/kubernetes-csi/csi-test/v5"},
 }
 """Go module -> parts of the name of its directory: prefix -> module, for its version."""
 
