@@ -3,8 +3,8 @@
 Run by `make` as `python -m devcluster` before the tests, because pytest captures their output. It
 builds nothing where a cluster or binaries are available. An argument selects other binaries: `next`
 those of the next Kubernetes, `operators` those of the operators that the tests run, `nodes` those
-of real nodes. Without them the tests that need them are left out. `nodes` prints the reason if this
-machine cannot run real nodes.
+of real nodes, and the conformance suite of CSI drivers. Without them the tests that need them are
+left out, or build them. `nodes` prints the reason if this machine cannot run real nodes.
 """
 
 import sys
@@ -29,6 +29,7 @@ def main() -> int:
             build.binaries(tuple(build.OPERATORS), console.print, build.OPERATORS_MODULE)
             return 0
         if sys.argv[1:] == ["nodes"]:
+            build.binaries(tuple(build.CHECK_PROGRAMS), console.print, build.CHECKS_MODULE)
             _build_nodes(console)
             return 0
         with console.status("control plane"), tempfile.TemporaryDirectory() as unused:

@@ -64,13 +64,18 @@ CONTAINERS_MODULE: Final = "controlplane/node"
 """The Go module of these programs: their dependencies are newer than the versions pinned by
 Kubernetes.
 """
+CHECK_PROGRAMS: Final = {"csi-sanity": "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity"}
+"""The conformance suite of CSI drivers."""
+CHECKS_MODULE: Final = "controlplane/checks"
+"""The Go module of this program."""
 
-_PROGRAMS: Final = PACKAGES | OPERATORS | NODE_PROGRAMS | CONTAINER_PROGRAMS
+_PROGRAMS: Final = PACKAGES | OPERATORS | NODE_PROGRAMS | CONTAINER_PROGRAMS | CHECK_PROGRAMS
 _NAMED_AFTER: Final = {
     MODULE: {"": "k8s.io/kubernetes", "etcd-": "go.etcd.io/etcd/server/v3"},
     NEXT_MODULE: {"": "k8s.io/kubernetes"},
     OPERATORS_MODULE: {"jobset-": "sigs.k8s.io/jobset", "lws-": "sigs.k8s.io/lws"},
     CONTAINERS_MODULE: {"containerd-": _CONTAINERD, "runc-": _RUNC},
+    CHECKS_MODULE: {"csi-test-": "github.com/kubernetes-csi/csi-test/v5"},
 }
 """Go module -> parts of the name of its directory: prefix -> module, for its version."""
 
@@ -190,7 +195,7 @@ def _succeeds(command: Sequence[str]) -> bool:
 
 def _linker_flags(module: str) -> str:
     """Return flags that strip symbols and write the version into the binaries."""
-    if module == OPERATORS_MODULE:
+    if module in (OPERATORS_MODULE, CHECKS_MODULE):
         return "-s -w"
     if module == CONTAINERS_MODULE:
         containerd, runc = (checkout.module_version(each, module) for each in (_CONTAINERD, _RUNC))

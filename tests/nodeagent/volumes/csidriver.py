@@ -4,6 +4,7 @@
 kubelet's directory of plugins, it registers, too. In a test's process it can be
 served with a mounter that mounts nothing. It obeys the rules of the node service: all calls can be
 repeated, a target is made and removed by the driver, and publishing needs staging.
+`test_csi_conformance` holds it against the conformance suite of Kubernetes.
 """
 
 import asyncio
@@ -20,12 +21,14 @@ from bindery.nodeagent.sockets.pluginregistry import RegisteredPlugin
 from bindery.nodeagent.sockets.services import Refusal, serve
 from bindery.nodeagent.volumes.definitions import csi_pb2 as api
 from bindery.nodeagent.volumes.mounts import LinuxMounter, Mounter, at, remove_mount, run
+from tests.nodeagent.volumes import csicontroller
+from tests.nodeagent.volumes.csicontroller import Controller, Volumes, check
 
 NODE = api.DESCRIPTOR.services_by_name["Node"]
 RPC = api.NodeServiceCapability.RPC
 EVERYTHING = (RPC.STAGE_UNSTAGE_VOLUME, RPC.EXPAND_VOLUME)
 NAME = "directories.test.bindery.dev"
-IMAGE_BYTES = 8 << 20
+IMAGE_BYTES = csicontroller.DEFAULT_BYTES
 
 
 @dataclass
@@ -46,6 +49,10 @@ class Driver:
     calls: list[tuple[str, str]] = field(default_factory=list)
     requests: list[object] = field(default_factory=list)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _volumes: Volumes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._volumes = Volumes(self.state)
 
     def server(self, socket: Path) -> grpc.aio.Server:
         methods = {
@@ -60,7 +67,7 @@ class Driver:
                 "NodeExpandVolume",
             )
         }
-        return serve(socket, (NODE, methods))
+        return serve(socket, (NODE, methods), *Controller(NAME, self._volumes).services())
 
     def _one_by_one(self, answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Any]:
         """Let calls of a volume wait for each other, and go on when the caller has died."""
@@ -97,6 +104,7 @@ class Driver:
         self, asked: api.NodeStageVolumeRequest
     ) -> api.NodeStageVolumeResponse:
         self._begin("NodeStageVolume", asked.volume_id, asked)
+        check(asked, "volume_id", "staging_target_path", "volume_capability")
         if asked.volume_id in self.hangs:
             self.hangs -= {asked.volume_id}
             self._locks[asked.volume_id] = asyncio.Lock()  # other calls do not wait for it
@@ -106,13 +114,15 @@ class Driver:
         if asked.volume_capability.HasField("block"):
             await self._loop(asked.volume_id)
         elif not self._is_mounted(place):
-            await self.mounter.mount(str(self._directory(asked.volume_id)), place, "", ["bind"])
+            source = str(self._volumes.directory(asked.volume_id))
+            await self.mounter.mount(source, place, "", ["bind"])
         return api.NodeStageVolumeResponse()
 
     async def NodePublishVolume(  # noqa: N802
         self, asked: api.NodePublishVolumeRequest
     ) -> api.NodePublishVolumeResponse:
         self._begin("NodePublishVolume", asked.volume_id, asked)
+        check(asked, "volume_id", "target_path", "volume_capability")
         place = Path(asked.target_path)
         _must_be_there(place.parent)
         if self._is_mounted(place):
@@ -121,7 +131,7 @@ class Driver:
             source = await self._loop(asked.volume_id)
             _make(place, is_file=True)
         else:
-            source = asked.staging_target_path or str(self._directory(asked.volume_id))
+            source = asked.staging_target_path or str(self._volumes.directory(asked.volume_id))
             _make(place, is_file=False)
         options = ["bind", *(("ro",) if asked.readonly else ())]
         await self.mounter.mount(source, place, "", options)
@@ -131,6 +141,7 @@ class Driver:
         self, asked: api.NodeUnpublishVolumeRequest
     ) -> api.NodeUnpublishVolumeResponse:
         self._begin("NodeUnpublishVolume", asked.volume_id, asked)
+        check(asked, "volume_id", "target_path")
         await remove_mount(self.mounter, Path(asked.target_path))
         return api.NodeUnpublishVolumeResponse()
 
@@ -138,6 +149,7 @@ class Driver:
         self, asked: api.NodeUnstageVolumeRequest
     ) -> api.NodeUnstageVolumeResponse:
         self._begin("NodeUnstageVolume", asked.volume_id, asked)
+        check(asked, "volume_id", "staging_target_path")
         place = Path(asked.staging_target_path)
         while self._is_mounted(place):
             await self.mounter.unmount(place)
@@ -149,9 +161,11 @@ class Driver:
         self, asked: api.NodeExpandVolumeRequest
     ) -> api.NodeExpandVolumeResponse:
         self._begin("NodeExpandVolume", asked.volume_id, asked)
+        check(asked, "volume_id", "volume_path")
+        self._volumes.must_exist(asked.volume_id)
         size = asked.capacity_range.required_bytes
         if asked.volume_capability.HasField("block"):
-            with self._image(asked.volume_id).open("r+b") as image:
+            with self._volumes.image(asked.volume_id).open("r+b") as image:
                 image.truncate(size)
             for loop in await self._loops(asked.volume_id):
                 await run("losetup", "-c", loop)
@@ -167,21 +181,8 @@ class Driver:
     def _is_mounted(self, place: Path) -> bool:
         return at(place, self.mounter.mounts()) is not None
 
-    def _directory(self, volume: str) -> Path:
-        place = self.state / volume
-        place.mkdir(parents=True, exist_ok=True)
-        return place
-
-    def _image(self, volume: str) -> Path:
-        image = self.state / f"{volume}.img"
-        if not image.exists():
-            image.parent.mkdir(parents=True, exist_ok=True)
-            with image.open("wb") as file:
-                file.truncate(IMAGE_BYTES)
-        return image
-
     async def _loops(self, volume: str) -> list[str]:
-        _, output = await run("losetup", "-n", "-O", "NAME", "-j", str(self._image(volume)))
+        _, output = await run("losetup", "-n", "-O", "NAME", "-j", str(self._volumes.image(volume)))
         return output.split()
 
     async def _loop(self, volume: str) -> str:
@@ -189,7 +190,7 @@ class Driver:
         found = await self._loops(volume)
         if found:
             return found[0]
-        code, output = await run("losetup", "--show", "-f", str(self._image(volume)))
+        code, output = await run("losetup", "--show", "-f", str(self._volumes.image(volume)))
         if code:
             raise Refusal(output, grpc.StatusCode.INTERNAL)
         return output.strip()
