@@ -264,6 +264,7 @@ class PodWorker:
             self._started_s or parts.clock(),
             ending.reason,
             ending.message,
+            parts.resources.device_health(pod),
         )
         self._phase = shown
         patch = statuspatch.patch(pod, report, self._transitions, parts.clock())
