@@ -116,10 +116,10 @@ def of_container(
     )
     if user is not None:
         context.run_as_user.value = user
-    elif image.uid is not None:
-        context.run_as_user.value = image.uid
-    else:
+    elif image.name:
         context.run_as_username = image.name
+    else:
+        context.run_as_user.value = image.uid or 0
     if group is not None:
         context.run_as_group.value = group
     return context
@@ -222,7 +222,7 @@ def of_resources(
     has_own_cpus: bool = False,
 ) -> cri.LinuxContainerResources:
     """Return the limits of a container; one with CPUs for itself has no quota."""
-    found = limits(container.requests, container.limits, has_quota=not has_own_cpus)
+    found = limits(container.requests, _upper(pod, container), has_quota=not has_own_cpus)
     found.oom_score_adj = oom.score_adjustment(
         pod, container, node.memory_bytes, is_node_critical=is_node_critical
     )
@@ -234,6 +234,13 @@ def of_resources(
         # The kernel kills all processes of a container together.
         found.unified["memory.oom.group"] = "1"
     return found
+
+
+def _upper(pod: Pod, container: Container) -> Resources:
+    """Return the limits of a container; without one of its own, it has that of its pod."""
+    whole = pod.limits or {}
+    shared = [name for name in (CPU, MEMORY) if name in whole and not container.limits.get(name)]
+    return {**container.limits, **{name: whole[name] for name in shared}}
 
 
 def is_node_critical(pod: RunPod) -> bool:

@@ -3,6 +3,7 @@
 import base64
 from pathlib import Path
 
+from bindery.nodeagent.admission import PREEMPTED
 from bindery.nodeagent.containers.objects import ConfigObject
 from tests.nodeagent.containers.fakeruntime import ADDRESS, FakeRuntime
 from tests.nodeagent.containers.harness import FixedObjects, container, manifest, running
@@ -353,3 +354,46 @@ async def test_the_user_of_a_container_that_is_gone_stays(
 
         assert pod.report()["user"] == user
         assert user["linux"]["uid"] == 7
+
+
+async def test_a_pod_that_makes_room_for_a_critical_one_is_disrupted(
+    tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    async with running(tmp_path, manifest(container()), runtime) as pod:
+        await pod.phase("Running")
+
+        pod.worker.preempt(PREEMPTED)
+
+        await pod.phase("Failed")
+        assert pod.status["reason"] == "Preempting"
+        assert pod.condition("DisruptionTarget") == ("True", "TerminationByKubelet")
+
+
+async def test_a_container_without_limits_has_those_of_its_pod(
+    tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    whole = {"limits": {"cpu": "500m", "memory": "1Gi"}}
+    own = {"limits": {"cpu": "100m"}}
+    spec = manifest(container(), container("own", resources=own), resources=whole)
+    async with running(tmp_path, spec, runtime) as pod:
+        await pod.phase("Running")
+
+        found = {name: runtime.named(name)[0].config.linux.resources for name in ("app", "own")}
+        assert {
+            name: (one.cpu_quota, one.memory_limit_in_bytes) for name, one in found.items()
+        } == {
+            "app": (50_000, 1 << 30),
+            "own": (10_000, 1 << 30),
+        }
+
+
+async def test_only_their_owner_enters_the_directories_of_a_pod(
+    tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    async with running(tmp_path, manifest(container()), runtime) as pod:
+        await pod.phase("Running")
+
+        top = tmp_path / "root" / "pods" / "uid-1"
+        inner = ("volumes", "plugins", "containers", "containers/app")
+        modes = {oct((top / one).stat().st_mode & 0o777) for one in ("", *inner)}
+        assert modes == {oct(0o750)}
