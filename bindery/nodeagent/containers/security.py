@@ -95,7 +95,7 @@ def of_container(
     own = container.security_context or _NO_CONTAINER
     user = own.run_as_user if own.run_as_user is not None else whole.run_as_user
     group = own.run_as_group if own.run_as_group is not None else whole.run_as_group
-    _check_not_root(container, own, whole, user, image)
+    _check_not_root(pod, container, own, whole, image)
     capabilities = own.capabilities
     unmasked = own.proc_mount == _UNMASKED
     context = cri.LinuxContainerSecurityContext(
@@ -126,30 +126,29 @@ def of_container(
 
 
 def _check_not_root(
+    pod: RunPod,
     container: RunContainer,
     own: ContainerSecurity,
     whole: PodSecurity,
-    user: int | None,
     image: ImageUser,
 ) -> None:
     wanted = own.run_as_non_root if own.run_as_non_root is not None else whole.run_as_non_root
     if not wanted:
         return
+    user = own.run_as_user if own.run_as_user is not None else whole.run_as_user
     if user is not None:
-        if user == 0:
-            raise StartError(CREATE_CONFIG, "container's runAsUser breaks non-root policy")
-        return
-    if image.name:
-        raise StartError(
-            CREATE_CONFIG,
+        problem = "container's runAsUser breaks non-root policy" if user == 0 else ""
+    elif image.name:
+        problem = (
             f"container has runAsNonRoot and image has non-numeric user ({image.name}), "
-            "cannot verify user is non-root",
+            "cannot verify user is non-root"
         )
-    if not image.uid:
-        raise StartError(
-            CREATE_CONFIG,
-            f"container {container.name} has runAsNonRoot and image will run as root",
-        )
+    else:
+        problem = "" if image.uid else "container has runAsNonRoot and image will run as root"
+    if problem:
+        meta = pod.metadata
+        where = f'pod: "{meta.name}_{meta.namespace}({meta.uid})", container: {container.name}'
+        raise StartError(CREATE_CONFIG, f"{problem} ({where})")
 
 
 def _labels(options: SecurityLabels | None) -> cri.SELinuxOption | None:

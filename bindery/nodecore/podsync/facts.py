@@ -80,7 +80,7 @@ class RuntimeState(StrEnum):
 
 @dataclass(frozen=True)
 class RuntimeUser:
-    """As whom the first process of a container runs."""
+    """The user of the first process of a container."""
 
     uid: int
     gid: int
@@ -89,7 +89,7 @@ class RuntimeUser:
 
 @dataclass(frozen=True)
 class RuntimeLimits:
-    """What the runtime has set for a container; 0: nothing, or it does not report it."""
+    """The limits of a container by its runtime; 0: none, or the runtime does not report it."""
 
     cpu_request_milli: int = 0
     cpu_limit_milli: int = 0

@@ -1,4 +1,4 @@
-"""The resources in the status: what is allocated, and what the runtime has set."""
+"""The resources in the status: what is allocated, and the limits of the runtime."""
 
 from typing import Any
 
