@@ -32,6 +32,8 @@ _PROPAGATION: Final = {
 _PROTOCOLS: Final = {"": cri.TCP, "TCP": cri.TCP, "UDP": cri.UDP, "SCTP": cri.SCTP}
 _LOG: Final = re.compile(r"(\d+)\.log")
 _MOST_KERNEL_NAME: Final = 64
+_MODE: Final = 0o750
+"""Of the directories of a pod, as in the kubelet. What is mounted in them has its own mode."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,12 @@ class AgentPlaces:
     def pod(self, uid: str) -> Path:
         """Return the directory of a pod."""
         return self.root / "pods" / uid
+
+    def make(self, uid: str) -> None:
+        """Make the directories of a pod, which only their owner enters; raises OSError."""
+        own = self.pod(uid)
+        for each in (own.parent, own, own / "volumes", own / "plugins", own / "containers"):
+            each.mkdir(_MODE, parents=True, exist_ok=True)
 
     def pod_logs(self, pod: RunPod) -> Path:
         """Return the directory with the logs of a pod."""
@@ -252,7 +260,7 @@ def _mounts(start: Start, places: AgentPlaces) -> list[cri.Mount]:
         found.append(cri.Mount(container_path=HOSTS, host_path=str(file)))
     if wanted.termination_message_path:
         messages = directory / "containers" / wanted.name
-        messages.mkdir(parents=True, exist_ok=True)
+        messages.mkdir(_MODE, parents=True, exist_ok=True)
         file = messages / f"{start.attempt:08x}"
         file.touch()
         file.chmod(0o666)  # any user of the container writes there

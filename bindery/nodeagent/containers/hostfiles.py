@@ -17,8 +17,8 @@ _OF_NODE: Final = "# Kubernetes-managed hosts file (host network).\n"
 _LOCAL: Final = (
     ("127.0.0.1", "localhost"),
     ("::1", "localhost ip6-localhost ip6-loopback"),
-    ("fe00::", "ip6-localnet"),
-    ("fe00::", "ip6-mcastprefix"),
+    ("fe00::0", "ip6-localnet"),
+    ("fe00::0", "ip6-mcastprefix"),
     ("fe00::1", "ip6-allnodes"),
     ("fe00::2", "ip6-allrouters"),
 )

@@ -358,6 +358,20 @@ class WrittenState(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
     terminated: EndedState | None = None
 
 
+class WrittenLinuxUser(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`LinuxContainerUser`."""
+
+    uid: int = 0
+    gid: int = 0
+    supplemental_groups: list[int] | None = None
+
+
+class WrittenUser(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """`ContainerUser`."""
+
+    linux: WrittenLinuxUser | None = None
+
+
 class WrittenStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`ContainerStatus`, as the agent has written it."""
 
@@ -370,6 +384,7 @@ class WrittenStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     image: str = ""
     image_id: str = msgspec.field(default="", name="imageID")
     container_id: str = msgspec.field(default="", name="containerID")
+    user: WrittenUser | None = None
 
 
 class RunPodStatus(HollowPodStatus, frozen=True, rename="camel", kw_only=True, gc=False):

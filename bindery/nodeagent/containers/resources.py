@@ -139,6 +139,11 @@ class NodeResources:
         except NodeCoreError as error:
             raise StartError(CREATE_CONFIG, str(error)) from error
 
+    def device_health(self, pod: RunPod) -> dict[str, dict[str, dict[str, bool]]]:
+        """Return container -> resource -> id of a device -> whether it is healthy."""
+        uid, devices = pod.metadata.uid, self.manager.devices
+        return {one.name: devices.health_of(uid, one.name) for one in pod.spec.containers}
+
     def cpuset(self, pod: RunPod, name: str) -> tuple[CpusetConfig, bool]:
         """Return the CPUs and NUMA nodes of a container, and whether the CPUs are its own."""
         core, container = _found(pod, name)

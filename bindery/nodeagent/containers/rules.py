@@ -8,8 +8,9 @@ from bindery.nodeagent.containers.podspec import (
     RunPod,
     WrittenState,
     WrittenStatus,
+    WrittenUser,
 )
-from bindery.nodecore.podsync.facts import ContainerRules, ExitCodeRule, PodRules
+from bindery.nodecore.podsync.facts import ContainerRules, ExitCodeRule, PodRules, RuntimeUser
 from bindery.nodecore.podsync.statuses import (
     ContainerReport,
     Running,
@@ -61,9 +62,17 @@ def written(statuses: list[WrittenStatus] | None) -> list[ContainerReport]:
             one.container_id,
             one.ready,
             one.started,
+            _user(one.user),
         )
         for one in statuses or ()
     ]
+
+
+def _user(user: WrittenUser | None) -> RuntimeUser | None:
+    if user is None or user.linux is None:
+        return None
+    linux = user.linux
+    return RuntimeUser(linux.uid, linux.gid, tuple(linux.supplemental_groups or ()))
 
 
 def _state(state: WrittenState) -> State:

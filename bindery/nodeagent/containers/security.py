@@ -95,7 +95,7 @@ def of_container(
     own = container.security_context or _NO_CONTAINER
     user = own.run_as_user if own.run_as_user is not None else whole.run_as_user
     group = own.run_as_group if own.run_as_group is not None else whole.run_as_group
-    _check_not_root(container, own, whole, user, image)
+    _check_not_root(pod, container, own, whole, image)
     capabilities = own.capabilities
     unmasked = own.proc_mount == _UNMASKED
     context = cri.LinuxContainerSecurityContext(
@@ -116,40 +116,39 @@ def of_container(
     )
     if user is not None:
         context.run_as_user.value = user
-    elif image.uid is not None:
-        context.run_as_user.value = image.uid
-    else:
+    elif image.name:
         context.run_as_username = image.name
+    else:
+        context.run_as_user.value = image.uid or 0
     if group is not None:
         context.run_as_group.value = group
     return context
 
 
 def _check_not_root(
+    pod: RunPod,
     container: RunContainer,
     own: ContainerSecurity,
     whole: PodSecurity,
-    user: int | None,
     image: ImageUser,
 ) -> None:
     wanted = own.run_as_non_root if own.run_as_non_root is not None else whole.run_as_non_root
     if not wanted:
         return
+    user = own.run_as_user if own.run_as_user is not None else whole.run_as_user
     if user is not None:
-        if user == 0:
-            raise StartError(CREATE_CONFIG, "container's runAsUser breaks non-root policy")
-        return
-    if image.name:
-        raise StartError(
-            CREATE_CONFIG,
+        problem = "container's runAsUser breaks non-root policy" if user == 0 else ""
+    elif image.name:
+        problem = (
             f"container has runAsNonRoot and image has non-numeric user ({image.name}), "
-            "cannot verify user is non-root",
+            "cannot verify user is non-root"
         )
-    if not image.uid:
-        raise StartError(
-            CREATE_CONFIG,
-            f"container {container.name} has runAsNonRoot and image will run as root",
-        )
+    else:
+        problem = "" if image.uid else "container has runAsNonRoot and image will run as root"
+    if problem:
+        meta = pod.metadata
+        where = f'pod: "{meta.name}_{meta.namespace}({meta.uid})", container: {container.name}'
+        raise StartError(CREATE_CONFIG, f"{problem} ({where})")
 
 
 def _labels(options: SecurityLabels | None) -> cri.SELinuxOption | None:
@@ -222,7 +221,7 @@ def of_resources(
     has_own_cpus: bool = False,
 ) -> cri.LinuxContainerResources:
     """Return the limits of a container; one with CPUs for itself has no quota."""
-    found = limits(container.requests, container.limits, has_quota=not has_own_cpus)
+    found = limits(container.requests, _upper(pod, container), has_quota=not has_own_cpus)
     found.oom_score_adj = oom.score_adjustment(
         pod, container, node.memory_bytes, is_node_critical=is_node_critical
     )
@@ -234,6 +233,13 @@ def of_resources(
         # The kernel kills all processes of a container together.
         found.unified["memory.oom.group"] = "1"
     return found
+
+
+def _upper(pod: Pod, container: Container) -> Resources:
+    """Return the limits of a container; without one of its own, it has that of its pod."""
+    whole = pod.limits or {}
+    shared = [name for name in (CPU, MEMORY) if name in whole and not container.limits.get(name)]
+    return {**container.limits, **{name: whole[name] for name in shared}}
 
 
 def is_node_critical(pod: RunPod) -> bool:

@@ -7,11 +7,14 @@ from bindery.nodeagent.containers import labels
 from bindery.nodeagent.containers.definitions import cri_pb2 as cri
 from bindery.nodeagent.containers.errors import RuntimeCallError
 from bindery.nodeagent.containers.runtime import Runtime
+from bindery.nodecore.cgroups import conversions
 from bindery.nodecore.podsync.facts import (
     RuntimeContainer,
+    RuntimeLimits,
     RuntimePod,
     RuntimeSandbox,
     RuntimeState,
+    RuntimeUser,
 )
 
 NANOSECONDS: Final = 1e9
@@ -86,6 +89,23 @@ def _container(status: cri.ContainerStatus, runtime_name: str) -> RuntimeContain
         image=status.image.image,
         image_ref=status.image_ref,
         definition=notes.get(labels.HASH, ""),
+        user=_user(status.user),
+        limits=_limits(status.resources.linux),
+    )
+
+
+def _user(user: cri.ContainerUser) -> RuntimeUser | None:
+    if not user.HasField("linux"):
+        return None
+    return RuntimeUser(user.linux.uid, user.linux.gid, tuple(user.linux.supplemental_groups))
+
+
+def _limits(resources: cri.LinuxContainerResources) -> RuntimeLimits:
+    period_us = resources.cpu_period
+    return RuntimeLimits(
+        conversions.milli_of_shares(resources.cpu_shares),
+        conversions.milli_of_quota(resources.cpu_quota, period_us) if period_us > 0 else 0,
+        max(0, resources.memory_limit_in_bytes),
     )
 
 

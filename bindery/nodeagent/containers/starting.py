@@ -137,7 +137,6 @@ class Starter:
         around = self.around(pod, addresses)
         variables = await environment.variables(pod, container, parts.objects, around)
         hosts = parts.places.pod(pod.metadata.uid) / "etc-hosts"
-        hosts.parent.mkdir(parents=True, exist_ok=True)
         text = hostfiles.hosts(pod, addresses, parts.node.hosts, parts.node.names)
         hosts.write_text(text)
         cpuset, is_own = parts.resources.cpuset(pod, container.name)

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-
 from bindery.api.times import timestamp
+from bindery.nodeagent.containers import statusresources
 from bindery.nodeagent.containers.podspec import Mounted, RunContainer, RunPod
+from bindery.nodeagent.containers.statusresources import Health
 from bindery.nodeagent.pod_status import Patch
+from bindery.nodecore.podsync.facts import RuntimeUser
 from bindery.nodecore.podsync.phase import PodCondition
 from bindery.nodecore.podsync.statuses import (
     ContainerReport,
@@ -28,7 +29,12 @@ _ORDER: Final = "$setElementOrder/conditions"
 
 @dataclass(frozen=True)
 class PodReport:
-    """What is written about a pod; `reason` and `message`: why it was ended from outside."""
+    """What is written about a pod.
+
+    Attributes:
+        reason: why it was ended from outside, as `message`.
+        devices: container -> the health of its devices of plugins.
+    """
 
     phase: str
     apps: Reports
@@ -39,6 +45,7 @@ class PodReport:
     started_s: float
     reason: str = ""
     message: str = ""
+    devices: Mapping[str, Health] = field(default_factory=dict)
 
 
 @dataclass
@@ -92,7 +99,11 @@ def patch(pod: RunPod, report: PodReport, transitions: Transitions, now_s: float
         _ORDER: [{"type": kind} for kind in (*others, *(one.type for one in report.conditions))],
         **_addresses("host", report.host_addresses),
         **_addresses("pod", report.pod_addresses),
-        "containerStatuses": _statuses(report.apps, pod.spec.containers),
+        "containerStatuses": [
+            {**one, **statusresources.of_devices(report.devices.get(one["name"], {}))}
+            for one in _statuses(report.apps, pod.spec.containers)
+        ],
+        **statusresources.of_pod(pod),
     }
     if pod.spec.init_containers:
         status["initContainerStatuses"] = _statuses(report.inits, pod.spec.init_containers)
@@ -127,14 +138,17 @@ def _status(report: ContainerReport, container: RunContainer) -> Mapping[str, An
     }
     if report.container_id:
         found["containerID"] = report.container_id
-        resources = container.resources
-        if resources is not None:
-            found["resources"] = msgspec.to_builtins(resources)
-            if resources.requests:
-                found["allocatedResources"] = resources.requests
+        limits = report.limits if isinstance(report.state, Running) else None
+        found |= statusresources.of_container(container.resources, limits)
+        if report.user is not None:
+            found["user"] = {"linux": _user(report.user)}
     if container.volume_mounts:
         found["volumeMounts"] = [_mount(one) for one in container.volume_mounts]
     return found
+
+
+def _user(user: RuntimeUser) -> Mapping[str, Any]:
+    return {"uid": user.uid, "gid": user.gid, "supplementalGroups": list(user.groups)}
 
 
 def _mount(mount: Mounted) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from bindery.api import times
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.nodeagent import pod_status
+from bindery.nodeagent.admission import PREEMPTING
 from bindery.nodeagent.containers import rules, seen, statuspatch
 from bindery.nodeagent.containers.errors import ClaimsError, ContainerError, StartError
 from bindery.nodeagent.containers.fields import UNSUPPORTED
@@ -34,6 +35,7 @@ from bindery.nodecore.cgroups.manager import CgroupError
 from bindery.nodecore.podsync import phase, statuses
 from bindery.nodecore.podsync.actions import PodActions, next_actions
 from bindery.nodecore.podsync.facts import PodRules, RuntimePod, RuntimeState
+from bindery.nodecore.podsync.phase import PodCondition
 from bindery.nodecore.podsync.statuses import ContainerReport, StartFailure
 from bindery.nodecore.volumes.populator import VolumeError
 
@@ -42,6 +44,12 @@ SYNC_S: Final = 60.0
 RETRY_S: Final = 10.0
 """Seconds after a failure until the next attempt, as in the kubelet; up to half more by chance."""
 _DEADLINE: Final = "DeadlineExceeded"
+_PREEMPTED: Final = PodCondition(
+    "DisruptionTarget",
+    "True",
+    "TerminationByKubelet",
+    "Pod was preempted by Kubelet to accommodate a critical pod.",
+)
 _KEPT_ENDED: Final = 2
 """How many containers of a name are kept: the newest, and the one before it."""
 _FAILURES: Final = (ContainerError, KubeError, CgroupError, VolumeError, OSError)
@@ -252,6 +260,8 @@ class PodWorker:
             self._inits,
             {one.type: one.status for one in pod.status.conditions or ()},
         ).all()
+        if ending.reason == PREEMPTING:
+            conditions.append(_PREEMPTED)
         host = parts.around.host_addresses
         own = host if pod.spec.host_network else self._seen.addresses
         report = PodReport(
@@ -264,6 +274,7 @@ class PodWorker:
             self._started_s or parts.clock(),
             ending.reason,
             ending.message,
+            parts.resources.device_health(pod),
         )
         self._phase = shown
         patch = statuspatch.patch(pod, report, self._transitions, parts.clock())
@@ -273,6 +284,7 @@ class PodWorker:
     async def _go_on(self) -> float:
         """Do what is next; return the seconds until the next look at the pod."""
         parts, pod = self._parts, self.pod
+        parts.places.make(pod.metadata.uid)
         try:
             volumes = await parts.volumes.prepare(pod)
         except VolumeError as error:

@@ -56,7 +56,8 @@ class Scratch:
     def finish(self, name: str, pod_uid: str) -> None:
         """Mark the directory as finished."""
         meta = self._meta(pod_uid, name)
-        meta.mkdir(parents=True, exist_ok=True, mode=0o750)
+        for each in (meta.parent, meta):
+            each.mkdir(parents=True, exist_ok=True, mode=0o750)
         (meta / _READY).touch()
 
     async def remove(self, place: Path, name: str, pod_uid: str) -> None:

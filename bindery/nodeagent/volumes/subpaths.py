@@ -80,7 +80,9 @@ async def clean(root: Path, mounter: Mounter, pod_uid: str, name: str) -> None:
 
 
 def _make(place: Path, opened: int) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    own = place.parent
+    for each in (own.parent.parent, own.parent, own):
+        each.mkdir(parents=True, exist_ok=True, mode=0o750)
     if stat.S_ISDIR(os.fstat(opened).st_mode):
         place.mkdir(exist_ok=True, mode=0o750)
     else:

@@ -253,6 +253,17 @@ class DeviceManager:
         inner = self._state.held.get(pod_uid, {}).get(container, {})
         return {name: held for name, held in inner.items() if held.response is not None}
 
+    def health_of(self, pod_uid: str, container: str) -> dict[str, dict[str, bool]]:
+        """Return resource -> id of a device that a container holds -> whether it is healthy.
+
+        A device that its plugin no longer lists counts as healthy, as in the kubelet.
+        """
+        return {
+            name: {one: known[one].healthy if one in known else True for one in sorted(held.ids)}
+            for name, held in self.devices_of(pod_uid, container).items()
+            for known in (self._state.devices.get(name, {}),)
+        }
+
     def run_options(
         self, pod: Pod, container: Container, parse: Callable[[bytes], RunOptions]
     ) -> RunOptions:

@@ -79,6 +79,27 @@ class RuntimeState(StrEnum):
 
 
 @dataclass(frozen=True)
+class RuntimeUser:
+    """The user of the first process of a container."""
+
+    uid: int
+    gid: int
+    groups: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class RuntimeLimits:
+    """The limits of a container by its runtime; 0: none, or the runtime does not report it."""
+
+    cpu_request_milli: int = 0
+    cpu_limit_milli: int = 0
+    memory_limit_bytes: int = 0
+
+
+NO_LIMITS: Final = RuntimeLimits()
+
+
+@dataclass(frozen=True)
 class RuntimeContainer:
     """A container in the runtime; times are seconds since the epoch, 0 for none.
 
@@ -101,6 +122,8 @@ class RuntimeContainer:
     image: str = ""
     image_ref: str = ""
     definition: str = ""
+    user: RuntimeUser | None = None
+    limits: RuntimeLimits = NO_LIMITS
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bindery.nodecore.podsync.facts import (
+    NO_LIMITS,
     ContainerRules,
     PodRules,
     ProbeVerdict,
     ProbeVerdicts,
     RuntimeContainer,
+    RuntimeLimits,
     RuntimePod,
     RuntimeState,
+    RuntimeUser,
 )
 from bindery.nodecore.podsync.restarts import is_due
 
@@ -71,6 +74,8 @@ class ContainerReport:
     Attributes:
         last: how the previous container ended.
         started: None before it has been decided.
+        user: None if the runtime does not report it.
+        limits: what is set while it runs.
     """
 
     name: str
@@ -82,6 +87,8 @@ class ContainerReport:
     container_id: str = ""
     ready: bool = False
     started: bool | None = None
+    user: RuntimeUser | None = None
+    limits: RuntimeLimits = NO_LIMITS
 
 
 @dataclass(frozen=True)
@@ -267,7 +274,17 @@ def _report(found: RuntimeContainer, known: ContainerReport | None) -> Container
         count = known.restart_count + 1
     else:
         state = Waiting()
-    return ContainerReport(found.name, found.image, state, last, count, found.image_ref, found.id)
+    return ContainerReport(
+        found.name,
+        found.image,
+        state,
+        last,
+        count,
+        found.image_ref,
+        found.id,
+        user=found.user,
+        limits=found.limits,
+    )
 
 
 def _enter_failure(

@@ -1,6 +1,7 @@
 """Pods for which a hollow node has to do what a real one does: the table."""
 
 from collections.abc import Callable
+from typing import Any
 
 from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION
 from bindery.nodeagent.lifecycle import EXIT_CODE_ANNOTATION, STOP_SECONDS_ANNOTATION
@@ -255,6 +256,43 @@ def probes() -> Group:
     }
 
 
+def probes_by_network() -> Group:
+    """Those of a server that answers by gRPC are in `test_real_agent`: it takes long to start."""
+
+    def served(**probe: Any) -> Spec:
+        command = "mkdir /tmp/w; echo hi >/tmp/w/index.html; httpd -f -p 8080 -h /tmp/w"
+        ports = [{"name": "web", "containerPort": 8080}]
+        named = {name: {"periodSeconds": 1, **about} for name, about in probe.items()}
+        return pod(command=command, main={"ports": ports, **named})
+
+    root = {"httpGet": {"path": "/", "port": "web"}}
+    none = {"httpGet": {"path": "/none", "port": "web"}}
+    return {
+        "a readiness probe by HTTP at a named port": served(readinessProbe=root),
+        "a readiness probe by HTTP that is not found": differing(
+            served(readinessProbe=none), PROBES
+        ),
+        "a startup probe by HTTP": served(startupProbe=root),
+        "a liveness probe by HTTP": served(livenessProbe=root),
+        "a liveness probe by HTTP that fails": differing(
+            served(livenessProbe={**none, "failureThreshold": 2}), PROBES, until="Failed"
+        ),
+        "a readiness probe by TCP": served(readinessProbe={"tcpSocket": {"port": "web"}}),
+        "a startup probe by TCP": served(startupProbe={"tcpSocket": {"port": 8080}}),
+        "a liveness probe by TCP that fails": differing(
+            served(livenessProbe={"tcpSocket": {"port": 8099}, "failureThreshold": 2}),
+            PROBES,
+            until="Failed",
+        ),
+        "a readiness probe by gRPC that nobody answers": differing(
+            served(readinessProbe={"grpc": {"port": 8099}}), PROBES
+        ),
+        "a readiness probe by gRPC of another protocol": differing(
+            served(readinessProbe={"grpc": {"port": 8080}}), PROBES
+        ),
+    }
+
+
 def selection() -> Group:
     key = "kubernetes.io/os"
     taints = [{"operator": "Exists"}]
@@ -354,6 +392,7 @@ _TOGETHER: tuple[Callable[[], Group], ...] = (
     nodeextras.volumes,
     nodeextras.configuration,
     nodeextras.privileges,
+    probes_by_network,
 )
 _ALONE: tuple[Callable[[], Group], ...] = (
     nodefull.cpus,

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -20,8 +20,6 @@ FINALIZER = "bindery.dev/test"
 _QUIET_S, _ALONE_S, _WAITING_S, _ENDED_S, _REFUSED_S = 2.5, 1.0, 6.0, 3.0, 0.3
 """How long nothing may change until a state is final: of pods that run, that run alone, that never
 run, that have ended, and that are refused."""
-_LONGEST_S = 25.0
-"""How long a pod may take to its final phase."""
 _AT_ONCE = 10
 """Pods that start at the same time on one node."""
 _ENDED = ("Succeeded", "Failed")
@@ -79,6 +77,8 @@ class Played:
 
     histories: list[History]
     checkpoints: Checkpoints
+    seen: list[Any] = field(default_factory=list)
+    """What `Stage.look` returned for each pod that was there in the end."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,14 @@ class Stage:
     read: Callable[[], Checkpoints]
     """Returns the contents of the checkpoints of its kubelet."""
     is_hollow: bool = False
+    look: Callable[[str], Awaitable[Any]] | None = None
+    """Looks at a pod before it is removed; its name is given."""
+    longest_s: float = 25.0
+    """How long a pod may take to its final phase."""
+    patience_s: float = 0.0
+    """How long nothing may change at least, of pods that wait, are not ready, or have ended."""
     histories: dict[str, History] = field(default_factory=lambda: defaultdict(History))
+    seen: dict[str, Any] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
@@ -137,8 +144,11 @@ class Stage:
                 await self._stop(names[-1])
             read = self.read() if alone else {}
             uids = {self.histories[name].last.metadata.uid: name for name in names}
-            found += [self._taken(name) for name in names[len(found) :]]
-            played = Played(found, _named(read, uids))
+            left = names[len(found) :]
+            found += [self._taken(name) for name in left]
+            for name in left:
+                await self._look(name)
+            played = Played(found, _named(read, uids), [self.seen.get(name) for name in left])
             await asyncio.gather(*(self._remove(name) for name in names))
             return played
 
@@ -159,20 +169,21 @@ class Stage:
     async def _settled(self, name: str, case: Case, quiet_s: float) -> None:
         loop, history = asyncio.get_running_loop(), self.histories[name]
 
-        given_up_s = loop.time() + _LONGEST_S
+        given_up_s = loop.time() + self.longest_s
 
         async def is_settled() -> bool:
             if loop.time() > given_up_s:
                 return True  # the comparison shows where it is
             phase = history.last.status.phase
             if phase in _ENDED and not history.last.status.reason:
-                return loop.time() - history.changed_s > _ENDED_S
+                return loop.time() - history.changed_s > max(_ENDED_S, self.patience_s)
             if history.last.status.reason and phase == "Failed" and len(history.states) > 1:
-                return loop.time() - history.changed_s > _REFUSED_S
+                return loop.time() - history.changed_s > max(_REFUSED_S, self.patience_s / 4)
             differs = self.is_hollow and case.differs
             final = bool(phase) if differs else phase in (case.until, *_ENDED)
             # What is not ready may become so: probes take their time on a busy machine.
-            long_s = _WAITING_S if phase == "Running" and not history.is_ready else quiet_s
+            is_waiting = not history.is_ready
+            long_s = max(_WAITING_S, self.patience_s) if is_waiting else quiet_s
             return final and loop.time() - history.changed_s > long_s
 
         await wait_for(is_settled, f"{name} is settled: {case.until}", 2 * WAIT_S)
@@ -186,8 +197,13 @@ class Stage:
 
         await wait_for(has_ended, f"{name} has ended")
         await asyncio.sleep(1)
+        await self._look(name)
         patch = {"metadata": {"finalizers": None}}
         await self.client.patch(PODS, name, patch, namespace=self.namespace)
+
+    async def _look(self, name: str) -> None:
+        if self.look is not None and name not in self.seen:
+            self.seen[name] = await self.look(name)
 
     async def _remove(self, name: str) -> None:
         """Delete a pod and wait until its kubelet has let go of it."""

@@ -6,6 +6,7 @@ Each pod goes to both nodes; phase, conditions, states, exit codes and reasons a
 import json
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -53,6 +54,45 @@ FILES = [
         },
     },
 ]
+SERVER = r"""
+from concurrent.futures import ThreadPoolExecutor
+import grpc
+answer = lambda request, _: bytes((8, 2 if b"sick" in request else 1))
+check = grpc.unary_unary_rpc_method_handler(answer)
+handler = grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": check})
+server = grpc.server(ThreadPoolExecutor(2), handlers=[handler])
+server.add_insecure_port("0.0.0.0:8080")
+server.start()
+server.wait_for_termination()
+"""
+"""A server of gRPC's health service, by this machine's Python: the images have no such server."""
+
+
+def served_by_grpc(**probes: str) -> Spec:
+    """Return a pod with probes by gRPC: their names -> the service that each asks for."""
+    named = {
+        name: {"grpc": {"port": 8080, "service": service}, "periodSeconds": 1, "timeoutSeconds": 5,
+               "failureThreshold": 600}
+        for name, service in probes.items()
+    }  # fmt: skip
+    mount = {"name": "machine", "mountPath": "/machine", "readOnly": True}
+    main = {
+        **container("main"),
+        "command": ["chroot", "/machine", sys.executable, "-P", "-c", SERVER],
+        "volumeMounts": [mount],
+        **named,
+    }
+    return of(main, volumes=[{"name": "machine", "hostPath": {"path": "/"}}])
+
+
+def started(found: Mapping[str, Any]) -> bool:
+    return all(one["started"] for one in found.get("containerStatuses", ({"started": False},)))
+
+
+def ready(found: Mapping[str, Any]) -> bool:
+    return all(one["ready"] for one in found.get("containerStatuses", ({"ready": False},)))
+
+
 CASES: dict[str, tuple[Spec, Done]] = {
     "a success": (pod(command="exit 0"), in_phase("Succeeded")),
     "an exit code": (pod(command="exit 3"), in_phase("Failed")),
@@ -64,6 +104,7 @@ CASES: dict[str, tuple[Spec, Done]] = {
         pod(initContainers=[first(command="exit 4")]),
         in_phase("Failed"),
     ),
+    "a readiness probe by gRPC": (served_by_grpc(readinessProbe="well"), ready),
     "variables and files": (
         pod(command=READS, main=SOURCES, volumes=FILES),
         in_phase("Succeeded"),
@@ -102,6 +143,10 @@ CASES: dict[str, tuple[Spec, Done]] = {
     "root that is not allowed": (
         pod(securityContext={"runAsNonRoot": True}),
         waiting("CreateContainerConfigError"),
+    ),
+    "a readiness probe by gRPC that fails": (
+        served_by_grpc(startupProbe="well", readinessProbe="sick"),
+        started,
     ),
     "a deadline": (pod(activeDeadlineSeconds=4), in_phase("Failed")),
 }
@@ -142,6 +187,7 @@ def shown(status: Mapping[str, Any]) -> dict[str, Any]:
         "containers": {
             one["name"]: (
                 _state(one["state"]), _state(one["lastState"]), one["ready"], one["started"],
+                *(one.get(key) for key in ("user", "resources", "allocatedResources")),
             )
             for one in states
         },

@@ -211,6 +211,8 @@ class FakeRuntime:
                 labels=one.config.labels,
                 annotations=one.config.annotations,
                 mounts=one.config.mounts,
+                resources=cri.ContainerResources(linux=one.config.linux.resources),
+                user=cri.ContainerUser(linux=_user(one.config.linux.security_context)),
             )
         )
 
@@ -286,6 +288,14 @@ _RUNTIME = (
     "StopContainer", "RemoveContainer", "ExecSync",
 )  # fmt: skip
 _IMAGES = ("ImageStatus", "PullImage")
+
+
+def _user(context: cri.LinuxContainerSecurityContext) -> cri.LinuxContainerUser:
+    return cri.LinuxContainerUser(
+        uid=context.run_as_user.value,
+        gid=context.run_as_group.value,
+        supplemental_groups=context.supplemental_groups,
+    )
 
 
 def _found(items: Any, key: str) -> Any:

@@ -218,6 +218,26 @@ async def test_the_node_shows_the_devices_of_plugins(world: SocketWorld) -> None
     assert resources.described().resources["cpu"] == resources.node.resources["cpu"]
 
 
+async def test_the_status_has_the_health_of_a_containers_devices(
+    tmp_path: Path, runtime: FakeRuntime, world: SocketWorld
+) -> None:
+    resources = await begun(world)
+    plugin = DevicePlugin()
+    await world.plugged(plugin)
+    async with running(tmp_path, wanting("one"), runtime, plugins=resources) as pod:
+        await pod.phase("Running")
+
+        def shown() -> tuple[str, str, str]:
+            (one,) = pod.report("app-one")["allocatedResourcesStatus"]
+            (device,) = one["resources"]
+            return one["name"], device["resourceID"], device["health"]
+
+        assert shown() == (GPU, "gpu-0", "Healthy")
+        plugin.devices[0].health = "Unhealthy"
+        plugin.changed.set()
+        await pod.until(lambda: shown() == (GPU, "gpu-0", "Unhealthy"))
+
+
 async def test_claims_are_prepared_before_the_sandbox_and_unprepared_before_the_last_status(
     tmp_path: Path, runtime: FakeRuntime, world: SocketWorld
 ) -> None:

@@ -3,6 +3,7 @@
 import base64
 from pathlib import Path
 
+from bindery.nodeagent.admission import PREEMPTED
 from bindery.nodeagent.containers.objects import ConfigObject
 from tests.nodeagent.containers.fakeruntime import ADDRESS, FakeRuntime
 from tests.nodeagent.containers.harness import FixedObjects, container, manifest, running
@@ -306,3 +307,93 @@ async def test_an_outage_of_the_api_server_stops_no_container(
         pod.server.is_down = False
 
         await pod.until(lambda: pod.report()["restartCount"] == 1)
+
+
+async def test_the_status_has_the_user_and_the_resources_of_containers(
+    tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    wanted = {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "1500M"}}
+    spec = manifest(
+        container(resources=wanted),
+        initContainers=[container("first")],
+        securityContext={"runAsUser": 1000, "runAsGroup": 1001, "supplementalGroups": [3000]},
+    )
+    runtime.outcomes["first"] = [0]
+    user = {"linux": {"uid": 1000, "gid": 1001, "supplementalGroups": [3000]}}
+    async with running(tmp_path, spec, runtime) as pod:
+        await pod.phase("Running")
+
+        found = pod.report()
+        assert (found["user"], found["allocatedResources"]) == (user, wanted["requests"])
+        # The runtime's own limit, as it runs.
+        assert found["resources"] == {**wanted, "limits": {"memory": "1500000000"}}
+        first = pod.report("first", "initContainerStatuses")
+        assert (first["user"], first["resources"]) == (user, {})
+        assert pod.status["allocatedResources"] == wanted["requests"]
+        assert pod.status["resources"]["requests"] == wanted["requests"]
+
+        runtime.end("app", 0)
+
+        await pod.phase("Succeeded")
+        assert (pod.report()["user"], pod.report()["resources"]) == (user, wanted)
+
+
+async def test_the_user_of_a_container_that_is_gone_stays(
+    tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    spec = manifest(container(), securityContext={"runAsUser": 7})
+    async with running(tmp_path, spec, runtime) as pod:
+        await pod.phase("Running")
+        runtime.end("app", 0)
+        await pod.phase("Succeeded")
+        written, user = pod.server.pod, pod.report()["user"]
+    runtime.containers.clear()
+    async with running(tmp_path, written, runtime) as pod:
+        pod.delete()
+        await pod.until(lambda: pod.server.is_deleted)
+
+        assert pod.report()["user"] == user
+        assert user["linux"]["uid"] == 7
+
+
+async def test_a_pod_that_makes_room_for_a_critical_one_is_disrupted(
+    tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    async with running(tmp_path, manifest(container()), runtime) as pod:
+        await pod.phase("Running")
+
+        pod.worker.preempt(PREEMPTED)
+
+        await pod.phase("Failed")
+        assert pod.status["reason"] == "Preempting"
+        assert pod.condition("DisruptionTarget") == ("True", "TerminationByKubelet")
+
+
+async def test_a_container_without_limits_has_those_of_its_pod(
+    tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    whole = {"limits": {"cpu": "500m", "memory": "1Gi"}}
+    own = {"limits": {"cpu": "100m"}}
+    spec = manifest(container(), container("own", resources=own), resources=whole)
+    async with running(tmp_path, spec, runtime) as pod:
+        await pod.phase("Running")
+
+        found = {name: runtime.named(name)[0].config.linux.resources for name in ("app", "own")}
+        assert {
+            name: (one.cpu_quota, one.memory_limit_in_bytes) for name, one in found.items()
+        } == {
+            "app": (50_000, 1 << 30),
+            "own": (10_000, 1 << 30),
+        }
+
+
+async def test_only_their_owner_enters_the_directories_of_a_pod(
+    tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    async with running(tmp_path, manifest(container()), runtime) as pod:
+        await pod.phase("Running")
+
+        top = tmp_path / "root" / "pods" / "uid-1"
+        inner = ("volumes", "plugins", "containers", "containers/app")
+        modes = {oct((top / one).stat().st_mode & 0o777) for one in ("", *inner)}
+        assert modes == {oct(0o750)}
