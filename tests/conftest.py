@@ -1,10 +1,12 @@
 """Fixtures that every test folder shares: one control plane a run, one namespace a test."""
 
+import logging
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from xdist.remote import Producer
 
 from devcluster import find
@@ -55,6 +57,17 @@ def pytest_runtest_makereport(
                 lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
                 report.sections.append((log.name, "\n".join(lines[-_LAST_LINES:])))
     return report
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """Undo what a test, or a command in its process, has set: its stream closes with the test."""
+    root = logging.getLogger()
+    configuration, handlers, level = structlog.get_config(), root.handlers[:], root.level
+    yield
+    structlog.configure(**configuration)
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -17,12 +17,7 @@ from bindery.observability import logs, plainlogs
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
     yield io.StringIO()
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 
 
