@@ -95,7 +95,8 @@ def of_container(
     own = container.security_context or _NO_CONTAINER
     user = own.run_as_user if own.run_as_user is not None else whole.run_as_user
     group = own.run_as_group if own.run_as_group is not None else whole.run_as_group
-    _check_not_root(pod, container, own, whole, image)
+    if own.run_as_non_root if own.run_as_non_root is not None else whole.run_as_non_root:
+        _check_not_root(pod, container, user, image)
     capabilities = own.capabilities
     unmasked = own.proc_mount == _UNMASKED
     context = cri.LinuxContainerSecurityContext(
@@ -126,16 +127,8 @@ def of_container(
 
 
 def _check_not_root(
-    pod: RunPod,
-    container: RunContainer,
-    own: ContainerSecurity,
-    whole: PodSecurity,
-    image: ImageUser,
+    pod: RunPod, container: RunContainer, user: int | None, image: ImageUser
 ) -> None:
-    wanted = own.run_as_non_root if own.run_as_non_root is not None else whole.run_as_non_root
-    if not wanted:
-        return
-    user = own.run_as_user if own.run_as_user is not None else whole.run_as_user
     if user is not None:
         problem = "container's runAsUser breaks non-root policy" if user == 0 else ""
     elif image.name:
