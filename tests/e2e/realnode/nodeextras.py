@@ -1,8 +1,12 @@
 """Cases of `nodecases` about what a hollow node does not have: volumes, images, privileges."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from devcluster.realnode.cluster import RealCluster
+from tests.administrator import Administrator
 from tests.e2e.realnode.nodepods import (
     APP_ARMOR,
     IMAGES,
@@ -22,6 +26,24 @@ Group = dict[str, Spec | Case]
 
 RUNTIME = "absent"
 """A RuntimeClass of the test that no node has a runtime for."""
+
+
+@contextmanager
+def corner(administrator: Administrator, cluster: RealCluster) -> Iterator[str]:
+    """A namespace with the ConfigMap, the Secret and the RuntimeClass that the cases name."""
+    runtime = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": RUNTIME},
+        "handler": RUNTIME,
+    }
+    plane = cluster.control_plane
+    with plane.network.entered(), administrator.fresh_namespace() as name:
+        plane.kubectl("apply", "--filename=-", stdin=json.dumps(runtime))
+        for kind in (["configmap"], ["secret", "generic"]):
+            plane.kubectl("create", *kind, "present", f"--namespace={name}", "--from-literal=a=b")
+        yield name
+        plane.kubectl("delete", "runtimeclass", RUNTIME)
 
 
 def waits(spec: Spec, why: str) -> Case:

@@ -1,18 +1,14 @@
 """Sends the pods of cases to a kubelet and to the agent, and compares what comes of them."""
 
 import asyncio
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bindery.kube.client import Client
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
-from tests.administrator import Administrator
 from tests.e2e.realnode.agentdiffers import DIFFERENCES, Difference
-from tests.e2e.realnode.nodeextras import RUNTIME
 from tests.e2e.realnode.nodeplay import Played, Stage
 from tests.e2e.realnode.nodepods import Case
 from tests.e2e.realnode.nodeseen import Facts, NodeView
@@ -21,24 +17,6 @@ from tests.e2e.support import wait_for
 _LONGEST_S, _PATIENCE_S = 100.0, 20.0
 _GONE_S = 300.0
 """A kubelet removes logs and sandboxes of gone pods once a minute."""
-
-
-@contextmanager
-def corner(administrator: Administrator, cluster: RealCluster) -> Iterator[str]:
-    """A namespace with the ConfigMap, the Secret and the RuntimeClass that the cases name."""
-    runtime = {
-        "apiVersion": "node.k8s.io/v1",
-        "kind": "RuntimeClass",
-        "metadata": {"name": RUNTIME},
-        "handler": RUNTIME,
-    }
-    plane = cluster.control_plane
-    with plane.network.entered(), administrator.fresh_namespace() as name:
-        plane.kubectl("apply", "--filename=-", stdin=json.dumps(runtime))
-        for kind in (["configmap"], ["secret", "generic"]):
-            plane.kubectl("create", *kind, "present", f"--namespace={name}", "--from-literal=a=b")
-        yield name
-        plane.kubectl("delete", "runtimeclass", RUNTIME)
 
 
 @dataclass(frozen=True)

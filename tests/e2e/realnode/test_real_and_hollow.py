@@ -21,7 +21,7 @@ from devcluster.realnode.node import RealNode
 from tests.administrator import Administrator
 from tests.e2e.realnode import strictnode
 from tests.e2e.realnode.nodecases import ALONE, TOGETHER
-from tests.e2e.realnode.nodeextras import RUNTIME
+from tests.e2e.realnode.nodeextras import corner
 from tests.e2e.realnode.nodeplay import Checkpoints, Played, Stage
 from tests.e2e.realnode.nodepods import Case
 from tests.e2e.realnode.realdevices import LISTED
@@ -94,21 +94,8 @@ def hollow_files(
 
 @pytest.fixture(scope="module")
 def corner_of_pods(administrator: Administrator, cluster: RealCluster) -> Iterator[str]:
-    """A namespace with the ConfigMap, the Secret and the RuntimeClass that the cases name."""
-    runtime = {
-        "apiVersion": "node.k8s.io/v1",
-        "kind": "RuntimeClass",
-        "metadata": {"name": RUNTIME},
-        "handler": RUNTIME,
-    }
-    with cluster.control_plane.network.entered(), administrator.fresh_namespace() as name:
-        cluster.control_plane.kubectl("apply", "--filename=-", stdin=json.dumps(runtime))
-        for kind in (["configmap"], ["secret", "generic"]):
-            cluster.control_plane.kubectl(
-                "create", *kind, "present", f"--namespace={name}", "--from-literal=a=b"
-            )
+    with corner(administrator, cluster) as name:
         yield name
-        cluster.control_plane.kubectl("delete", "runtimeclass", RUNTIME)
 
 
 @pytest.fixture(scope="module")

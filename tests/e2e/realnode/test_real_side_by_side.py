@@ -17,6 +17,7 @@ from devcluster.realnode.node import RealNode
 from tests.administrator import Administrator
 from tests.e2e.realnode import agentnode, realdevices, sidebyside, strictnode
 from tests.e2e.realnode.nodecases import ALONE, TOGETHER
+from tests.e2e.realnode.nodeextras import corner
 from tests.e2e.realnode.nodepods import Case
 from tests.e2e.realnode.sidebyside import Comparison
 from tests.sizes import IS_LONG
@@ -70,7 +71,7 @@ def comparison(
         ({name: case for name, case in named(table).items() if name in chosen}, alone)
         for table, alone in ((TOGETHER, False), (ALONE, True))
     ]
-    with strictnode.added(cluster) as kubelet, sidebyside.corner(administrator, cluster) as place:
+    with strictnode.added(cluster) as kubelet, corner(administrator, cluster) as place:
         found = Comparison(cluster, place, (kubelet, agent))
         asyncio.run(found.play(tables))
         yield found
