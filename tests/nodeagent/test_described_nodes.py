@@ -38,11 +38,14 @@ async def node(client: Client) -> AsyncIterator[HollowNode]:
 
 
 async def with_addresses(client: Client, name: str, count: int) -> dict[str, Any]:
-    """Wait until a node has so many addresses; return its object."""
+    """Wait until a node has so many addresses and a provider's id; return its object.
+
+    The agent writes the two one after the other, in any order.
+    """
     async with asyncio.timeout(WAIT_S):
         while True:
             found: dict[str, Any] = await client.get(RAW, name)
-            if len(found["status"]["addresses"]) == count:
+            if len(found["status"]["addresses"]) == count and "providerID" in found["spec"]:
                 return found
             await asyncio.sleep(0.05)
 
