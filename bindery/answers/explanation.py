@@ -153,12 +153,12 @@ def explain(source: Source, about: Subject, now: datetime) -> JobAnswer:
         BadInputError: the configuration cannot be used.
     """
     pod = about.pod.metadata.name if about.pod is not None else ""
-    return JobAnswer(source, about, now, explain_job(source.world(), about.key, pod))
+    return JobAnswer(source, about, now, explain_job(source.world().engine, about.key, pod))
 
 
 def explain_jobs_of_queue(source: Source, name: str) -> QueueExplanation:
     """Return the shares of the queue `name` and its waiting jobs."""
-    return explain_queue(source.world(), name)
+    return explain_queue(source.world().engine, name)
 
 
 def _waits_for_group(pod: Pod) -> Condition | None:

@@ -4,7 +4,7 @@
 them in memory. The cluster is not changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Namespace, Pod
 from bindery.scenario.manifests import Grouping, Submission, Surroundings, read_documents
 from bindery.scheduler.insight.rehearsal import RehearsalOutcome, rehearse
+from bindery.scheduler.world import World
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,15 @@ def pool_of(source: Source, submission: Submission) -> str | None:
     return pools.pop() if len(pools) == 1 else None
 
 
-def rehearsed(source: Source, submission: Submission, name: str) -> RehearsalAnswer:
+def rehearsed(
+    source: Source,
+    submission: Submission,
+    name: str,
+    free_memory: Callable[[], object] = lambda: None,
+) -> RehearsalAnswer:
     """Return the predicted outcome of `submission`; `name`: the name of its files.
+
+    Two clusters are filled in memory, one after the other; `free_memory` is called before each.
 
     Raises:
         BadInputError: it contains nothing for this scheduler.
@@ -101,8 +109,13 @@ def rehearsed(source: Source, submission: Submission, name: str) -> RehearsalAns
     submission.objects = [i for i in submission.objects if i.metadata.uid not in foreign]
     arrivals = [each for each in submission.arrivals if each.pod.metadata.uid not in foreign]
     _demand_something(submission, name, [why for _, why in left_out])
-    world = source.later(submission.takes_s).world
-    outcome = rehearse(world, submission.objects, arrivals, submission.workloads)
+    later = source.later(submission.takes_s)
+
+    def make_world() -> World:
+        free_memory()
+        return later.world()
+
+    outcome = rehearse(make_world, submission.objects, arrivals, submission.workloads)
     return RehearsalAnswer(source, outcome, submission, left_out)
 
 

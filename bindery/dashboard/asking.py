@@ -1,15 +1,17 @@
-"""The desk for questions that need a plan of their own: in a thread, one at a time.
+"""The desk for questions that need a plan of their own: one at a time, each in a thread.
 
-These are a pasted manifest, and what would help a waiting gang.
+These are a pasted manifest, and what would help a waiting gang. A question goes on when the person
+who asked does not wait for it any more; its answer is kept for a while.
 """
 
 import asyncio
+import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from bindery.answers.errors import BadInputError, NoAnswerError
 from bindery.answers.grouperrows import GrouperRows
@@ -23,23 +25,62 @@ from bindery.answers.submission import (
     submission_of,
 )
 from bindery.api.yamlfile import FileError, parse
+from bindery.dashboard.kept import KeptEngine
 from bindery.dashboard.pages.whatif import WhatifPage, answered
 from bindery.dashboard.rights import Rights
 from bindery.dashboard.seen import reduced
-from bindery.dashboard.state import ClusterReader, StateKeeper
+from bindery.dashboard.state import PLAN_EVERY_S, REST, ClusterReader, StateKeeper
 from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.watched import KubeObject, Node
 from bindery.observability.interpreter import collected_after
-from bindery.scheduler.insight.waiting import Explanation, explain
+from bindery.scheduler.insight.waiting import Explanation
 from bindery.scheduler.model.jobs import JobKey
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 _MOST_WAITING: Final = 4
 """Maximum number of questions that wait for their turn."""
 _KEPT: Final = 32
-"""Number of explanations that are kept."""
+"""Number of answers of each kind that are kept."""
 MOST_OBJECTS: Final = 5_000
 """Maximum number of objects and pods in one question."""
 _NAME: Final = "manifest"
+
+
+class Question(Generic[T]):
+    """A question that is being answered, or has been. `asked_s`: by the clock of the keeper."""
+
+    def __init__(self, task: "asyncio.Task[T]", version: int, asked_s: float) -> None:
+        self._task = task
+        self.version = version
+        """The number of the newest picture when it was asked."""
+        self.asked_s = asked_s
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is an answer, or an error in place of it."""
+        return self._task.done()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is an error in place of an answer."""
+        return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
+
+    async def is_answered_within(self, seconds: float | None) -> bool:
+        """Wait `seconds` for the answer, None: as long as it takes; return whether it is there."""
+        await asyncio.wait({self._task}, timeout=seconds)
+        return self._task.done()
+
+    def answer(self) -> T:
+        """Return the answer.
+
+        Raises:
+            BadInputError: the configuration cannot be used.
+            KubeError: the cluster does not answer.
+        """
+        return self._task.result()
 
 
 class PlanDesk:
@@ -48,42 +89,45 @@ class PlanDesk:
     def __init__(self, keeper: StateKeeper, reader: ClusterReader) -> None:
         self._keeper = keeper
         self._reader = reader
-        self._turn = asyncio.Semaphore(1)
-        self._waiting = 0
-        self._explained: OrderedDict[tuple[int, JobKey], Explanation | None] = OrderedDict()
+        self._open = 0
+        """Number of questions without an answer."""
+        self._explained: OrderedDict[JobKey, Question[Explanation | None]] = OrderedDict()
+        self._rehearsed: OrderedDict[str, tuple[Rights, Question[WhatifPage]]] = OrderedDict()
 
-    async def explanation(self, key: JobKey) -> Explanation | None:
-        """Return why the gang `key` waits, of the newest picture; None if it is not planned.
+    async def explanation(self, key: JobKey) -> Question[Explanation | None]:
+        """Ask why the gang `key` waits; the answer is None if it is not planned.
 
         Raises:
             NoAnswerError: others ask at the moment.
         """
-        picture, source = await self._keeper.whole()
-        known = (picture.version, key)
-        if known not in self._explained:
-            async with self._place():
-                self._explained[known] = await asyncio.to_thread(
-                    collected_after, _explained, source, key
-                )
-            while len(self._explained) > _KEPT:
-                self._explained.popitem(last=False)
-        return self._explained[known]
+        picture = await self._keeper.picture()
+        known = self._explained.get(key)
+        if known is None or self._is_old(known, picture.version):
+            known = self._asked(self._explain(key), picture.version)
+            _keep(self._explained, key, known)
+        return known
 
-    @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
-        """Hold the place of the one question that is planned, within the block.
+    def ask(
+        self, manifest: str, form: WhatifPage, rights: Rights
+    ) -> tuple[str, Question[WhatifPage]]:
+        """Ask what would happen if `manifest` were submitted now; return a name for the question.
 
         Raises:
-            NoAnswerError: too many questions wait for it.
+            NoAnswerError: others ask at the moment.
         """
-        if self._waiting >= _MOST_WAITING:
-            raise NoAnswerError("others ask at the moment; try again in a minute")
-        self._waiting += 1
-        try:
-            async with self._turn:
-                yield
-        finally:
-            self._waiting -= 1
+        question = self._asked(self._rehearse(manifest, form, rights), 0)
+        name = secrets.token_urlsafe(12)
+        _keep(self._rehearsed, name, (rights, question))
+        return name, question
+
+    def asked(self, name: str, rights: Rights) -> Question[WhatifPage] | None:
+        """Return the question called `name` of a person with the same rights; None if not kept."""
+        of, question = self._rehearsed.get(name, (None, None))
+        return question if of == rights else None
+
+    def waits_s(self, question: Question[Any]) -> float:
+        """Return the seconds since `question` was asked."""
+        return self._keeper.now_s - question.asked_s
 
     async def form(self, rights: Rights, namespace: str = "", manifest: str = "") -> WhatifPage:
         """Return the page with the empty form."""
@@ -91,29 +135,69 @@ class PlanDesk:
         chosen = namespace or ("default" if "default" in names or not names else names[0])
         return WhatifPage(names, chosen, manifest)
 
-    async def answer(self, manifest: str, namespace: str, rights: Rights) -> WhatifPage:
+    def _asked(self, work: Coroutine[Any, Any, T], version: int) -> Question[T]:
+        """Begin with `work`.
+
+        Raises:
+            NoAnswerError: too many questions wait for their turn.
+        """
+        if self._open > _MOST_WAITING:
+            work.close()
+            raise NoAnswerError("others ask at the moment; try again in a minute")
+        self._open += 1
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        return Question(task, version, self._keeper.now_s)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._open -= 1
+        if not task.cancelled():
+            task.exception()  # whoever still waits for the answer gets it
+
+    def _is_old(self, known: Question[Any], version: int) -> bool:
+        """Return whether to ask again: there is a newer picture, and it is time for a plan."""
+        if not known.is_answered or known.version == version:
+            return known.has_failed
+        rest_s = max(PLAN_EVERY_S, REST * self._keeper.took_s)
+        return self.waits_s(known) > rest_s
+
+    async def _explain(self, key: JobKey) -> Explanation | None:
+        kept = self._reader.kept
+        async with kept.turn:
+            source = await self._reader.source()
+            with kept.lent():  # at once: the engine has what `source` has
+                return await asyncio.to_thread(kept.explanation, source, key)
+
+    async def _rehearse(self, manifest: str, form: WhatifPage, rights: Rights) -> WhatifPage:
         """Return the page with what would happen if `manifest` were submitted now."""
-        form = await self.form(rights, namespace, manifest)
+        kept = self._reader.kept
         try:
-            async with self._place():
-                _, source = await self._keeper.whole()
-                rows = await self._reader.grouper_rows()
-                found = await asyncio.to_thread(
-                    collected_after, _rehearsed, source, manifest, form.namespace, rows, rights
-                )
+            async with kept.turn:  # for the memory: each of two plays fills an engine
+                source, rows = await self._reader.source(), await self._reader.grouper_rows()
+                work = partial(_rehearsed, source, form.namespace, rows, rights, kept)
+                found = await asyncio.to_thread(collected_after, work, manifest)
         except (FileError, NoAnswerError) as error:
             return replace(form, problem=reduced(str(error), rights))
         return answered(form, found.outcome, found.notes, rights)
 
 
-def _explained(source: Source, key: JobKey) -> Explanation | None:
-    return explain(source.world(), key)
+def _keep(questions: "OrderedDict[K, V]", key: K, question: V) -> None:
+    """Add a question, and drop the oldest ones if there are too many."""
+    questions[key] = question
+    questions.move_to_end(key)
+    while len(questions) > _KEPT:
+        questions.popitem(last=False)
 
 
 def _rehearsed(
-    source: Source, manifest: str, namespace: str, rows: GrouperRows, rights: Rights
+    source: Source,
+    namespace: str,
+    rows: GrouperRows,
+    rights: Rights,
+    kept: KeptEngine,
+    manifest: str,
 ) -> RehearsalAnswer:
-    """Plan `manifest` in memory.
+    """Plan `manifest` in memory, in place of `kept`.
 
     Raises:
         FileError: a document cannot be used.
@@ -130,7 +214,7 @@ def _rehearsed(
     pool = pool_of(source, submission)
     if pool is not None and pool != source.configuration.node_pool:
         source = source.in_pool(pool)
-    return rehearsed(source, submission, _NAME)
+    return rehearsed(source, submission, _NAME, free_memory=kept.drop)
 
 
 def _demand_rights(items: Iterable[KubeObject], rights: Rights) -> None:

@@ -82,16 +82,21 @@ class StateKeeper:
     ) -> None:
         self._reader = reader
         self._patience_s = patience_s
-        self._took_s = 0.0
+        self.took_s = 0.0
+        """How long the last plan took."""
         self._clock = clock
         self._picture: Picture | None = None
-        self._source: Source | None = None
         self._changes = -1
         self._begun_s = float("-inf")
         self._tried_s = float("-inf")
         self._planning: asyncio.Task[None] | None = None
         self._news: asyncio.Condition = asyncio.Condition()
         self._lookers = 0
+
+    @property
+    def now_s(self) -> float:
+        """The time, in seconds that never go back."""
+        return self._clock()
 
     @property
     def age_s(self) -> float:
@@ -110,28 +115,17 @@ class StateKeeper:
             NoAnswerError: the cluster cannot be planned.
             KubeError: it cannot be read.
         """
-        found = await self.whole()
-        return found[0]
-
-    async def whole(self) -> tuple[Picture, Source]:
-        """Return the newest picture with the cluster that it was made from.
-
-        Raises:
-            NoAnswerError: the cluster cannot be planned.
-            KubeError: it cannot be read.
-        """
         if self._is_due():
             self._begin()
         if self._planning is not None:
             await self._wait_for(self._planning)
         assert self._picture is not None, "the plan has raised if there is none"
-        assert self._source is not None, "both are set together"
-        return self._picture, self._source
+        return self._picture
 
     async def _wait_for(self, planning: "asyncio.Task[None]") -> None:
         """Wait for the new picture where there is none; a moment where the newest one is old."""
         is_old = not self._reader.is_fixed and self.age_s > AGED_S + PLAN_EVERY_S
-        is_quick = self._took_s <= self._patience_s  # in a large cluster, all would wait in vain
+        is_quick = self.took_s <= self._patience_s  # in a large cluster, all would wait in vain
         if self._picture is None:
             await asyncio.shield(planning)
         elif is_old and is_quick:
@@ -175,7 +169,7 @@ class StateKeeper:
             return False
         if self._picture is None:
             return True
-        wait_s = max(PLAN_EVERY_S, REST * self._took_s)
+        wait_s = max(PLAN_EVERY_S, REST * self.took_s)
         if self._reader.is_fixed or self._clock() - self._tried_s < wait_s:
             return False
         return self._changes != self._reader.changes or self.age_s > AGED_S
@@ -186,15 +180,16 @@ class StateKeeper:
         self._planning.add_done_callback(_note)
 
     async def _make(self) -> None:
-        begun_s, changes = self._clock(), self._reader.changes
-        source = await self._reader.source()
-        version = 1 if self._picture is None else self._picture.version + 1
         kept = self._reader.kept
-        with kept.lent(), PLAN_SECONDS.time():  # at once: the engine has what `source` has
-            picture = await asyncio.to_thread(kept.picture, source, version)
-        self._picture, self._source = picture, source
+        async with kept.turn:
+            begun_s, changes = self._clock(), self._reader.changes
+            source = await self._reader.source()
+            version = 1 if self._picture is None else self._picture.version + 1
+            with kept.lent(), PLAN_SECONDS.time():  # at once: the engine has what `source` has
+                picture = await asyncio.to_thread(kept.picture, source, version)
+        self._picture = picture
         self._begun_s, self._changes = begun_s, changes
-        self._took_s = self._clock() - begun_s
+        self.took_s = self._clock() - begun_s
         PICTURES.inc()
         async with self._news:
             self._news.notify_all()

@@ -9,7 +9,7 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Final
 
@@ -23,14 +23,15 @@ from bindery.dashboard.facts import Picture
 from bindery.dashboard.guard import Entrance
 from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.metrics import SECONDS_BY_PAGE, SESSIONS
-from bindery.dashboard.pages.help import help_page
+from bindery.dashboard.pages.help import AskedPage, help_page
 from bindery.dashboard.pages.paths import ENDINGS, gang_of_path
+from bindery.dashboard.pages.whatif import WhatifPage
 from bindery.dashboard.past import HistoryReader
 from bindery.dashboard.rights import ALL, Rights
 from bindery.dashboard.seen import SeenHistory, shown_to
 from bindery.dashboard.sessions import Session, Sessions
 from bindery.dashboard.sitemap import PAGES, HasListing, PageKind, PathParts
-from bindery.dashboard.state import ClusterReader, StateKeeper
+from bindery.dashboard.state import PATIENCE_S, ClusterReader, StateKeeper
 from bindery.kube.errors import ForbiddenError, KubeError
 
 _SEEN_KEPT: Final = 16
@@ -303,29 +304,50 @@ class Server:
         name, form = _form(request)
         key = gang_of_path(request.match_info["namespace"], name)
         # Asked only about a gang that may be seen: otherwise the time of the answer would differ.
-        is_shown = key in picture.gang_by_key
-        explained = await self._desk.explanation(key) if is_shown else None
-        page = None
+        if key not in picture.gang_by_key:
+            raise _no_such_gang()
+        question = await self._desk.explanation(key)
+        asked_s = self._desk.waits_s(question)
+        if not await question.is_answered_within(_patience_s(form)):
+            waiting = AskedPage(key, asked_s, self._site.keeper.took_s)
+            text = self._written(request, form, ("asked.html", "gang"), waiting, picture)
+            return _answer(text, form, "help")
+        page, explained = None, question.answer()
         if explained is not None:
             query = TableQuery.of(request.query)
             query = query.whole(_MOST_ROWS_OF_CSV) if form == ".csv" else query
-            page = help_page(picture, explained, query, rights)
+            page = help_page(picture, explained, asked_s, query, rights)
         if page is None:
-            raise web.HTTPNotFound(reason="There is no such gang, or you may not see it.")
+            raise _no_such_gang()
         text = self._rendered(request, form, ("help.html", "gang"), page, picture)
         return _answer(text, form, "help")
 
     async def _whatif(self, request: web.Request) -> web.Response:
         rights = await self._rights(request)
-        page = await self._desk.form(rights)
+        page, (_, form) = await self._desk.form(rights), _form(request)
         if request.method == "POST":
             sent = await request.post()
             manifest, namespace = str(sent.get("manifest", "")), str(sent.get("namespace", ""))
-            page = await self._desk.answer(manifest, namespace, rights)
+            page = await self._desk.form(rights, namespace, manifest)
+            name, question = self._desk.ask(manifest, page, rights)
+            if not await question.is_answered_within(_patience_s(form)):
+                return _see_other(f"/whatif?asked={name}")
+            page = question.answer()
+        elif name := request.query.get("asked", ""):
+            page = self._asked(name, page, rights)
         picture = await self._seen_by(rights)
-        _, form = _form(request)
         text = self._written(request, form, ("whatif.html", "whatif"), page, picture)
         return _answer(text, form, "whatif")
+
+    def _asked(self, name: str, form: WhatifPage, rights: Rights) -> WhatifPage:
+        """Return the page about the question called `name`; `form`: the empty one."""
+        question = self._desk.asked(name, rights)
+        if question is None:
+            return replace(form, problem="This answer is not kept any more. Plan it again.")
+        if question.is_answered:
+            return question.answer()
+        waits_s = self._desk.waits_s(question)
+        return replace(form, asked_s=waits_s, last_s=self._site.keeper.took_s)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send the number of each new picture, until the person goes or the session ends."""
@@ -379,6 +401,15 @@ def _form(request: web.Request) -> tuple[str, str]:
         if name.endswith(ending):
             return name.removesuffix(ending), ending
     return name, ".html"
+
+
+def _patience_s(form: str) -> float | None:
+    """Return how long a page waits for an answer before it is shown without; None: always."""
+    return PATIENCE_S if form == ".html" else None
+
+
+def _no_such_gang() -> web.HTTPNotFound:
+    return web.HTTPNotFound(reason="There is no such gang, or you may not see it.")
 
 
 def _see_other(path: str) -> web.Response:

@@ -189,16 +189,13 @@ class World(Objects):
         If a budget forbids one, count nothing and return that pod and the name of the budget.
         """
         counted: dict[Key, DisruptionBudget] = {}
-        refused = self._count(pods, counted)
+        budgets = self.engine.cluster.budgets
+        refused = budgets.count((self.pods[uid].metadata for uid in pods), counted)
         if refused is None:
             for budget in counted.values():
                 self.put(budget)
-        return refused
-
-    def refusing_budget(self, pods: Iterable[Uid]) -> str:
-        """Return the budget that forbids to evict all of `pods` together; empty if none does."""
-        refused = self._count(pods, {})
-        return "" if refused is None else refused[1]
+            return None
+        return Uid(refused[0]), refused[1]
 
     def evict(self, uid: Uid, *, comes_back: bool = True, gone_at: float | None = None) -> None:
         """Start the deletion of a pod; it will have gone at `gone_at`, None: now."""
@@ -243,27 +240,6 @@ class World(Objects):
         self._lives += 1
         uid = f"{pod.metadata.uid.partition('+')[0]}+{self._lives}"
         return recreated(pod, uid, self.clock.now)
-
-    # -- inside ----------------------------------------------------------------------------------
-
-    def _count(
-        self, pods: Iterable[Uid], counted: dict[Key, DisruptionBudget]
-    ) -> tuple[Uid, str] | None:
-        """Count `pods` against their budgets and write the new budgets into `counted`.
-
-        Returns the first pod that may not go and its budget; None if all may.
-        """
-        for uid in pods:
-            meta = self.pods[uid].metadata
-            for known in self.engine.cluster.budgets.covering(meta.namespace, meta.labels):
-                key = key_of(known.metadata)
-                budget = counted.get(key, known)
-                allowed = budget.status.disruptions_allowed
-                if allowed <= 0:
-                    return uid, budget.full_name
-                status = msgspec.structs.replace(budget.status, disruptions_allowed=allowed - 1)
-                counted[key] = msgspec.structs.replace(budget, status=status)
-        return None
 
 
 def bound_condition(at: float) -> Condition:

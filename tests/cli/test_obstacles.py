@@ -244,9 +244,9 @@ def test_the_answer_reports_a_selector_for_a_label_of_no_node() -> None:
         jobs: [{name: picky, pods: [{gpus: 1, nodeSelector: {disk: ssd}}]}]
         """
     )
-    world = source_of(scenario).world()
+    engine = source_of(scenario).world().engine
 
-    (found,) = explain_all(world, list(world.engine.cluster.state.jobs)).values()
+    (found,) = explain_all(engine, list(engine.cluster.state.jobs)).values()
 
     assert found.advice.startswith("No node has the labels that the pods require")
 

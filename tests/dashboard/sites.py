@@ -1,5 +1,6 @@
 """A site for tests: a fixed cluster, people with tokens, and a clock that only tests move."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -68,9 +69,14 @@ class Visit:
         return answer.status
 
     async def text(self, path: str) -> str:
-        answer = await self.browser.get(path)
-        assert answer.status == 200, (path, answer.status)
-        return await answer.text()
+        """Return the page at `path`, once an answer that it waits for is there."""
+        async with asyncio.timeout(60):
+            while True:
+                answer = await self.browser.get(path)
+                assert answer.status == 200, (path, answer.status)
+                if "data-asking" not in (text := await answer.text()):
+                    return text
+                await asyncio.sleep(0.05)
 
     async def status(self, path: str, **options: object) -> int:
         answer = await self.browser.get(path, allow_redirects=False, **options)  # type: ignore[arg-type]

@@ -20,6 +20,8 @@ from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.store import Change, EventType
 from bindery.scenario.format import Scenario
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.insight.waiting import explain
 from tests.dashboard.pictures import TWO_TEAMS, planned, source_in, source_of
 from tests.ownscenarios import FOLDER, scenarios_of
 
@@ -28,6 +30,10 @@ SCENARIOS = scenarios_of(*FOLDER.glob("**/*.yaml"))[::40]
 
 def kept(source: Source) -> KeptEngine:
     return KeptEngine(source.now.timestamp)
+
+
+def new_engine(source: Source) -> Engine:
+    return source.world().engine
 
 
 def everything(source: Source) -> list[KubeObject]:
@@ -66,6 +72,18 @@ def test_a_plan_leaves_the_engine_as_it_was(scenario: Scenario) -> None:
     first = engine.picture(source, 1)
     for _ in range(2):
         assert engine.picture(source, 1) == first
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_an_explanation_is_that_of_a_new_engine_and_leaves_the_kept_one_as_it_was(
+    scenario: Scenario,
+) -> None:
+    source = source_of(scenario)
+    engine = kept(source)
+    first = engine.picture(source, 1)
+    for gang in first.gangs:
+        assert engine.explanation(source, gang.key) == explain(new_engine(source), gang.key)
+    assert engine.picture(source, 1) == first
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)

@@ -64,7 +64,7 @@ def test_every_share_is_that_of_the_command() -> None:
 
 def test_reason_message_and_place_of_a_waiting_gang_are_those_of_explain() -> None:
     for gang in gangs_page(busy(), TableQuery(size=1000)).listing.rows:
-        explained = explain(source_in(BUSY).world(), gang.key)
+        explained = explain(source_in(BUSY).world().engine, gang.key)
         assert explained is not None
         assert (gang.reason, gang.message) == (explained.reason, explained.message)
         position = explained.position

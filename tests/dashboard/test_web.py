@@ -1,5 +1,6 @@
 """Who gets in, what the answers carry, and what each person sees: over HTTP."""
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -352,6 +353,35 @@ async def test_what_would_help_names_no_gangs_of_others() -> None:
         assert hidden == missing
 
 
+async def test_a_page_about_what_would_help_comes_before_its_answer(busy_site: Visit) -> None:
+    await busy_site.log_in(ADMIN)
+    await busy_site.text("/gangs")
+
+    async with busy_site.site.reader.kept.turn:  # a plan is under way
+        answer = await busy_site.browser.get("/gangs/vision/sweep/help")
+        text = await answer.text()
+        program = asyncio.create_task(busy_site.text("/gangs/vision/sweep/help.json"))
+
+    assert answer.status == 200
+    assert "What would help sweep" in text
+    assert "The answer is being planned" in text
+    assert json.loads(await program)["gang"]["key"]["name"] == "sweep"
+    assert "Gangs in the way" in await busy_site.text("/gangs/vision/sweep/help")
+
+
+async def test_only_so_many_questions_wait_at_a_time(busy_site: Visit) -> None:
+    await busy_site.log_in(ADMIN)
+    await busy_site.text("/gangs")
+    rows = json.loads(await busy_site.text("/gangs.json"))["listing"]["rows"]
+    gangs = [f"{row['key']['namespace']}/{row['key']['name']}" for row in rows]
+
+    async with busy_site.site.reader.kept.turn:
+        statuses = [await busy_site.status(f"/gangs/{gang}/help") for gang in gangs]
+
+    assert set(statuses) == {200, 503}
+    assert statuses.count(200) == 5
+
+
 MANIFEST = """
 apiVersion: batch/v1
 kind: Job
@@ -368,7 +398,8 @@ spec:
 async def ask(found: Visit, manifest: str, namespace: str = "vision") -> tuple[int, str]:
     data = {"manifest": manifest, "namespace": namespace}
     answer = await found.browser.post("/whatif", data=data, headers=SAME_SITE)
-    return answer.status, await answer.text()
+    text = await answer.text()
+    return answer.status, await found.text(answer.url.path_qs) if "data-asking" in text else text
 
 
 async def test_whatif_answers_what_would_happen(busy_site: Visit) -> None:
@@ -379,6 +410,22 @@ async def test_whatif_answers_what_would_happen(busy_site: Visit) -> None:
     assert status == 200
     assert "All of it would run" in text
     assert "Job/mine" in text
+
+
+async def test_an_answer_of_whatif_has_a_link_for_people_with_the_same_rights(
+    busy_site: Visit,
+) -> None:
+    await busy_site.log_in(ADMIN)
+    await busy_site.text("/gangs")
+    data = {"manifest": MANIFEST % ("", 1), "namespace": "vision"}
+    async with busy_site.site.reader.kept.turn:
+        answer = await busy_site.browser.post("/whatif", data=data, headers=SAME_SITE)
+        assert "The answer is being planned" in await answer.text()
+
+    link = answer.url.path_qs
+    assert "All of it would run" in await busy_site.text(link)
+    await busy_site.log_in(TENANT)
+    assert "This answer is not kept any more" in await busy_site.text(link)
 
 
 async def test_whatif_names_only_what_the_person_may_see(busy_site: Visit) -> None:

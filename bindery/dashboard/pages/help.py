@@ -62,13 +62,29 @@ class HelpPage:
     """Its queue and those above it by GPUs, from the top down; none without the right."""
     protection: tuple[str, ...]
     """The objections to the whole plan."""
+    age_s: float
+    """Seconds since the plan of this answer began."""
     listing: Listing[InTheWay]
 
 
+@dataclass(frozen=True)
+class AskedPage:
+    """A gang for which the answer is not there yet."""
+
+    gang: JobKey
+    asked_s: float
+    """Seconds since the question was asked."""
+    last_s: float
+    """How long the last plan of this cluster took."""
+
+
 def help_page(
-    picture: Picture, explained: Explanation, query: TableQuery, rights: Rights
+    picture: Picture, explained: Explanation, age_s: float, query: TableQuery, rights: Rights
 ) -> HelpPage | None:
-    """Return the page for the gang of `explained`; None if it must not be shown."""
+    """Return the page for the gang of `explained`; None if it must not be shown.
+
+    `age_s`: seconds since the plan of `explained` began.
+    """
     gang = picture.gang_by_key.get(explained.job)
     if gang is None:
         return None
@@ -90,6 +106,7 @@ def help_page(
         ),
         queues=tuple(row(q, "gpu", q.resources["gpu"]) for q in queues if "gpu" in q.resources),
         protection=_texts(plan.objections, rights) if plan is not None else (),
+        age_s=age_s,
         listing=listing("Gangs in the way", HEADINGS, rows, query),
     )
 

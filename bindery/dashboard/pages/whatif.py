@@ -68,6 +68,10 @@ class WhatifPage:
     manifest: str
     problem: str = ""
     """Why there is no answer."""
+    asked_s: float | None = None
+    """Seconds since a question without an answer was asked; None: there is none."""
+    last_s: float = 0.0
+    """How long the last plan of this cluster took."""
     is_answer: bool = False
     runs: bool = False
     """Whether all of it would run."""

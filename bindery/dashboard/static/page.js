@@ -47,6 +47,19 @@ if (document.querySelector("[data-live]")) {
   document.addEventListener("visibilitychange", refresh);
 }
 
+// An answer that is not there yet is looked for each second.
+const look = async () => {
+  let isThere = false;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    isThere = !answer.ok || fresh.querySelector("[data-asking]") === null;
+  } catch { /* the server is away for a moment */ }
+  if (isThere) location.reload();
+  else setTimeout(look, 1000);
+};
+if (document.querySelector("[data-asking]")) setTimeout(look, 1000);
+
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (button === null) return;

@@ -6,10 +6,13 @@ and which budget blocks one.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
+import msgspec
+
 from bindery.kube.objects.budgets import DisruptionBudget
+from bindery.kube.objects.watched import Meta
 from bindery.kube.watches.store import Key, key_of
 
 _MOST_EASINGS = 1000
@@ -59,6 +62,24 @@ class Budgets:
         budgets = self._by_namespace.get(namespace, {})
         found = [each for each in budgets.values() if each.covers(namespace, dict(labels))]
         return tuple(sorted(found, key=lambda budget: budget.metadata.name))
+
+    def count(
+        self, pods: Iterable[Meta], counted: dict[Key, DisruptionBudget]
+    ) -> tuple[str, str] | None:
+        """Count evictions of `pods` against their budgets, and write the new ones to `counted`.
+
+        Returns UID and budget of the first pod that may not go; None if all may go together.
+        """
+        for pod in pods:
+            for known in self.covering(pod.namespace, pod.labels):
+                key = key_of(known.metadata)
+                budget = counted.get(key, known)
+                allowed = budget.status.disruptions_allowed
+                if allowed <= 0:
+                    return pod.uid, budget.full_name
+                status = msgspec.structs.replace(budget.status, disruptions_allowed=allowed - 1)
+                counted[key] = msgspec.structs.replace(budget, status=status)
+        return None
 
     def _note(self, *states: DisruptionBudget) -> tuple[DisruptionBudget, ...]:
         self.easings += 1

@@ -5,12 +5,12 @@
 
 from dataclasses import dataclass
 
+from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.advice import Changed, advice
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,13 @@ class QueueExplanation:
     advice: str
 
 
-def explain_queue(world: World, name: str) -> QueueExplanation:
-    """Run a cycle in `world` and return the state of the queue `name`, which must exist."""
-    engine = world.engine
+def explain_queue(engine: Engine, name: str) -> QueueExplanation:
+    """Run a cycle, undo it, and return the state of the queue `name`, which must exist."""
     with engine.session() as session:
         shares = chain_shares(session, session.state.queues.row(name))
         below = _below(session, name)
     order: list[JobKey] = []
-    drafts = list(engine.cycle(inspect=lambda session: order.extend(Turns(session).order)))
+    drafts = engine.trial(lambda session: order.extend(Turns(session).order))
     started = {task.job for draft in drafts for task in draft.tasks}
     jobs, reports = engine.cluster.state.jobs, engine.report.jobs
     ours = {key for key, job in jobs.items() if job.queue in {name, *below}}

@@ -16,7 +16,12 @@ from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.watched import KubeObject, Node, Pod
 from bindery.scheduler.insight.arrivals import Arrival, Arrivals, LaterStage
 from bindery.scheduler.insight.comeback import Comeback, Fate, comeback
-from bindery.scheduler.insight.shares import ShareChange, cluster_shares, share_changes
+from bindery.scheduler.insight.shares import (
+    ClusterShares,
+    ShareChange,
+    cluster_shares,
+    share_changes,
+)
 from bindery.scheduler.insight.waiting import (
     Explanation,
     PlannedEviction,
@@ -169,7 +174,9 @@ class _Play:
         for eviction, pod in zip(plan, pods, strict=True):
             after = comeback(pod, world.workload_jobs, together[_controller(pod)])
             returns = after.fate is Fate.COMES_BACK
-            rehearsed = RehearsedEviction(self.cycles, planned(eviction, world), returns, after)
+            rehearsed = RehearsedEviction(
+                self.cycles, planned(eviction, world.engine), returns, after
+            )
             self.evictions.append(rehearsed)
             world.evict(eviction.task.uid, comes_back=returns)
 
@@ -187,12 +194,13 @@ def rehearse(
 ) -> RehearsalOutcome:
     """Return the outcome of `submitted`: play a world with and a world without it.
 
-    `make_world` is called twice and must return equal worlds. `arrivals`: the pods of `submitted`
-    that come later. `workloads`: `Kind/name` of the workloads of which gangs were made.
+    `make_world` is called twice and must return equal worlds; the first one is dropped before the
+    second is made, as each takes much memory. `arrivals`: the pods of `submitted` that come later.
+    `workloads`: `Kind/name` of the workloads of which gangs were made.
     """
     known_as = workloads or {}
-    without = _Play(make_world())
-    without.run()
+    changes_shares = any(isinstance(item, Queue | Node) for item in submitted)
+    without = _without(make_world, with_shares=changes_shares)
     world = make_world()
     known = set(world.engine.cluster.state.jobs)
     for item in submitted:
@@ -204,8 +212,8 @@ def rehearse(
     play = _Play(world, arrivals)
     play.run()
     waiting = [key for key in new if key in state.waiting]
-    explanations = explain_all(world, waiting)
-    before, after = without.running(), play.running()
+    explanations = explain_all(world.engine, waiting)
+    before, after = without.running, play.running()
     waits = {key for key in before - after if key in state.jobs and state.jobs[key].tasks}
     return RehearsalOutcome(
         cycles=play.cycles,
@@ -218,18 +226,37 @@ def rehearse(
         would_run_too=tuple(sorted(after - before - set(new))),
         would_wait_instead=tuple(sorted(waits)),
         queues=queues,
-        shares=_shares(without.world, world, submitted),
+        shares=_shares(without, world),
     )
 
 
-def _shares(
-    without: World, world: World, submitted: Sequence[KubeObject]
-) -> tuple[ShareChange, ...]:
-    """Return how shares differ by the submitted queues and nodes; workloads change them, too."""
-    if not any(isinstance(item, Queue | Node) for item in submitted):
+@dataclass(frozen=True)
+class _Without:
+    """The end of the play without the submission."""
+
+    running: set[JobKey]
+    evictions: tuple[RehearsedEviction, ...]
+    shares: ClusterShares | None
+    """None if the submission has neither queues nor nodes; workloads change shares, too."""
+
+
+def _without(make_world: Callable[[], World], *, with_shares: bool) -> _Without:
+    """Play a world without the submission."""
+    play = _Play(make_world())
+    play.run()
+    shares = None
+    if with_shares:
+        with play.world.engine.session() as session:
+            shares = cluster_shares(session)
+    return _Without(play.running(), tuple(play.evictions), shares)
+
+
+def _shares(without: _Without, world: World) -> tuple[ShareChange, ...]:
+    """Return how shares differ by the submitted queues and nodes."""
+    if without.shares is None:
         return ()
-    with without.engine.session() as before, world.engine.session() as after:
-        return tuple(share_changes(cluster_shares(before), cluster_shares(after)))
+    with world.engine.session() as after:
+        return tuple(share_changes(without.shares, cluster_shares(after)))
 
 
 def _queues(world: World, submitted: Sequence[KubeObject]) -> Iterator[QueueOutcome]:

@@ -5,14 +5,16 @@ what the scheduler would do now.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bindery.api import numaplacement
 from bindery.api.names import GPU_RESOURCE
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.actions.consolidation import most_moved
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.advice import advice, changed_object, node_advice
 from bindery.scheduler.insight.objections import BUDGET
 from bindery.scheduler.insight.order import Position, Turns
@@ -29,7 +31,6 @@ from bindery.scheduler.model.starts import late_starts, late_text
 from bindery.scheduler.planning.explain import node_reasons
 from bindery.scheduler.planning.reports import CycleReport, ReservationReport, StageReport
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.world import World
 
 _OF_NODES = LACKS_ROOM | {JobReason.FITS_NO_NODE}
 """The reasons that are about nodes."""
@@ -149,33 +150,32 @@ class _AtEnd:
     victims: VictimPlan | None = None
 
 
-def explain(world: World, key: JobKey, pod: str = "") -> Explanation | None:
-    """Run a cycle in `world` and return the explanation of the job `key`; None if it is unknown.
+def explain(engine: Engine, key: JobKey, pod: str = "") -> Explanation | None:
+    """Run a cycle and undo it; return the explanation of the job `key`, None if it is unknown.
 
     `pod`: the name of the pod to rank nodes for; "" ranks nodes for the first pods that differ.
-    Afterwards, the committed pods are Binding in `world`.
+    After an error, `engine` must not be used again.
     """
-    ranked = _rankings(world, key, pod)  # before the cycle, which takes nodes
-    explained = explain_all(world, (key,)).get(key)
+    ranked = _rankings(engine, key, pod)
+    explained = explain_all(engine, (key,)).get(key)
     return replace(explained, rankings=ranked) if explained is not None else None
 
 
-def _rankings(world: World, key: JobKey, pod: str) -> tuple[Ranking, ...]:
-    job = world.engine.cluster.state.jobs.get(key)
+def _rankings(engine: Engine, key: JobKey, pod: str) -> tuple[Ranking, ...]:
+    job = engine.cluster.state.jobs.get(key)
     found: tuple[Ranking, ...] = ()
     if job is not None:
-        with world.engine.session() as session, session.guarded(job):
+        with engine.session() as session, session.guarded(job):
             found = rank_pod(session, job, pod) if pod else rankings(session, job)
     return found
 
 
-def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanation]:
-    """Return the explanations of the jobs of `keys` that exist, all from one cycle."""
-    engine = world.engine
+def explain_all(engine: Engine, keys: Collection[JobKey]) -> dict[JobKey, Explanation]:
+    """Return the explanations of the jobs of `keys` that exist, all from one cycle, undone."""
     jobs = engine.cluster.state.jobs
     # A session of its own, because the cycle takes nodes and shares before it ends.
     with engine.session() as session:
-        before = {key: _before(session, jobs[key], world) for key in keys if key in jobs}
+        before = {key: _before(session, jobs[key], engine) for key in keys if key in jobs}
     at_end: dict[JobKey, _AtEnd] = {}
 
     def inspect(session: Session) -> None:
@@ -183,17 +183,17 @@ def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanat
         for key, known in before.items():
             if known.job.pending and not known.job.promised.total:
                 # Pods that the cycle has just placed cannot be victims; those before it can.
-                victims = _victims(session, known.job, world) or known.victims
+                victims = _victims(session, known.job, engine) or known.victims
                 at_end[key] = _AtEnd(turns.position(known.job), victims)
 
-    drafts = list(engine.cycle(inspect=inspect))
+    drafts = engine.trial(inspect)
     return {
-        key: _explanation(world, known, at_end.get(key, _AtEnd()), drafts)
+        key: _explanation(engine, known, at_end.get(key, _AtEnd()), drafts)
         for key, known in before.items()
     }
 
 
-def _before(session: Session, job: Job, world: World) -> _Before:
+def _before(session: Session, job: Job, engine: Engine) -> _Before:
     late = late_starts(job, session.state.nodes, session.now)
     unended = unended_text(job, session.state.nodes.nodes)
     not_running = [late_text(late, job)] if late else []
@@ -204,7 +204,7 @@ def _before(session: Session, job: Job, world: World) -> _Before:
         waiting_pods=job.waiting.total + job.gated_count,
         nodes=tuple(_node_counts(session, job)),
         shares=chain_shares(session, session.queue_row(job)),
-        victims=_victims(session, job, world),
+        victims=_victims(session, job, engine),
         not_running="; ".join([*not_running, *([unended] if unended else [])]),
         not_running_reason=(
             JobReason.PODS_NOT_DELETED.value if unended else late[0].reason if late else ""
@@ -218,9 +218,9 @@ def _zones(data: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
 
 
 def _explanation(
-    world: World, known: _Before, at_end: _AtEnd, drafts: Sequence[StatementDraft]
+    engine: Engine, known: _Before, at_end: _AtEnd, drafts: Sequence[StatementDraft]
 ) -> Explanation:
-    engine, job = world.engine, known.job
+    job = known.job
     report = engine.report.jobs.get(job.key)
     bound = tuple(
         PlannedPod(task.name, pod.selected_node, _zones(pod.plugin_data))
@@ -229,7 +229,7 @@ def _explanation(
         if task.job == job.key
     )
     evictions = [each for each in engine.report.evictions if each.preemptor == job.key]
-    refused_by = world.refusing_budget([each.task.uid for each in evictions])
+    refused_by = _refusing_budget(engine, evictions)
     reason = report.reason if report is not None else ""
     return Explanation(
         job=job.key,
@@ -243,7 +243,7 @@ def _explanation(
         reason=reason,
         message=report.message if report is not None else "",
         would_bind=bound,
-        evictions=tuple(planned(each, world) for each in evictions),
+        evictions=tuple(planned(each, engine) for each in evictions),
         refused_by=refused_by,
         nodes=known.nodes,
         shares=known.shares,
@@ -264,6 +264,14 @@ def _explanation(
             budget_blocks=bool(refused_by) or _is_guarded(at_end.victims),
         ),
     )
+
+
+def _refusing_budget(engine: Engine, evictions: Iterable[Eviction]) -> str:
+    """Return the budget that forbids all of `evictions` together; empty if none does."""
+    cluster = engine.cluster
+    pods = (cluster.observers.get(Pod, (each.task.namespace, each.task.name)) for each in evictions)
+    refused = cluster.budgets.count((pod.metadata for pod in pods if pod is not None), {})
+    return "" if refused is None else refused[1]
 
 
 def _node_advice(nodes: Sequence[NodeCounts], reason: str) -> str:
@@ -288,9 +296,9 @@ def _is_guarded(victims: VictimPlan | None) -> bool:
     return reasons == {BUDGET}
 
 
-def planned(eviction: Eviction, world: World) -> PlannedEviction:
+def planned(eviction: Eviction, engine: Engine) -> PlannedEviction:
     """Return `eviction` with the names of its objects."""
-    task, job = eviction.task, world.engine.cluster.state.jobs.get(eviction.task.job)
+    task, job = eviction.task, engine.cluster.state.jobs.get(eviction.task.job)
     return PlannedEviction(
         action=eviction.action,
         namespace=task.namespace,
@@ -303,11 +311,11 @@ def planned(eviction: Eviction, world: World) -> PlannedEviction:
     )
 
 
-def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
+def _victims(session: Session, job: Job, engine: Engine) -> VictimPlan | None:
     """Return the cheapest victims for a valid job; None for an invalid one."""
     if session.invalid(job) is not None:
         return None
-    configuration = world.engine.configuration
+    configuration = engine.configuration
     try:
         with session.reservations.lifted(lambda each: each.job is job):
             return cheapest_victims(
@@ -315,7 +323,7 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
                 job,
                 configuration.actions,
                 most_moved(configuration),
-                world.engine.cluster.blocking_budget,
+                engine.cluster.blocking_budget,
             )
     finally:
         session.futures.clear()

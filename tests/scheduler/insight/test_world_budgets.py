@@ -41,8 +41,9 @@ def test_evictions_do_not_count_if_one_of_them_is_refused() -> None:
 
 def test_a_query_for_the_refusing_budget_counts_no_eviction() -> None:
     known = world(allowed=1)
+    pods = [known.pods[uid].metadata for uid in PODS]
 
-    assert known.refusing_budget(PODS) == "team/budget"
+    assert known.engine.cluster.budgets.count(pods, {}) == (PODS[1], "team/budget")
 
     assert known.refused(PODS[:1]) is None
 

@@ -218,7 +218,8 @@ def test_attempts_have_no_time_limit_without_a_stopwatch() -> None:
 
 def test_explain_and_whatif_have_no_time_limit() -> None:
     explanation = explain(
-        World(preempts(), configuration(attempt_seconds=1e-9), NOW), JobKey("team", "large", True)
+        World(preempts(), configuration(attempt_seconds=1e-9), NOW).engine,
+        JobKey("team", "large", True),
     )
 
     assert explanation is not None

@@ -456,7 +456,7 @@ def test_explain_lists_the_victims_and_the_reason_why_they_stay() -> None:
     items = [node("n", 8), queue("q"), marked("g", 2, queue="q"), *gang_pods, *victims]
     request = of_group("g", [ACCEPTED])
     explained = explain(
-        World([*items, request], configuration(plugins), NOW),
+        World([*items, request], configuration(plugins), NOW).engine,
         JobKey(NAMESPACE, "g", is_group=True),
     )
 
