@@ -13,6 +13,7 @@ The ledger of each resource, and its owner:
     NUMA zones of nodes                 plugins.numa.ledger             plugin numa
     volumes and attachments             plugins.volumes.ledger          plugin volumes
     host ports                          plugins.hostports               plugin hostports
+    exclusive topology domains          plugins.topology.exclusive      plugin topology
     pods that affinity selects, by      plugins.podaffinity.ledger      plugin podaffinity
       domain
     pods of spread constraints, by      plugins.topologyspread.ledger   plugin topologyspread

@@ -1,4 +1,8 @@
-"""gang: a job is bound with at least its minimum of pods, or not at all."""
+"""gang: a job is bound with at least its minimum of pods, or not at all.
+
+`planning.next_pods` chooses pods so that this holds; the plugin orders jobs by it, and checks each
+plan again before the commit.
+"""
 
 from bindery.api.names import name_problem
 from bindery.api.states import INVALID

@@ -25,7 +25,7 @@ PLUGIN = """
 import numpy as np
 from pydantic import BaseModel
 
-from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
 from bindery.scheduler.model.verdicts import NodeFailure
 
 
@@ -48,12 +48,15 @@ class Licences:
         return self
 
     def apply(self, operation):
+        if operation.kind is OperationKind.EVICT:  # a pod that ends keeps its seat to the end
+            return
         if self.sold.get(operation.row, 0) >= self.seats:
             raise LedgerRefusalError("has no seat left")
         self.sold[operation.row] = self.sold.get(operation.row, 0) + 1
 
     def revert(self, operation):
-        self.sold[operation.row] -= 1
+        if operation.kind is not OperationKind.EVICT:
+            self.sold[operation.row] -= 1
 
     def node_failures(self, session, shape):
         yield NodeFailure("lack the software", ~session.labels.has("software"))
