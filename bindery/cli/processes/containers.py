@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from bindery import __version__
+from bindery.api import quantity
+from bindery.api.quantity import QuantityError
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.processes import running
 from bindery.kube.access.credentials import Credentials
@@ -51,6 +53,12 @@ KubeletDir = Annotated[
     typer.Option(metavar="DIR", help="Where plugins look for a kubelet; also for checkpoints."),
 ]
 PodLogsDir = Annotated[Path, typer.Option(metavar="DIR", help="For the logs of containers.")]
+LogSize = Annotated[
+    str, typer.Option(metavar="QUANTITY", help="A container's log of this size is renamed.")
+]
+LogFiles = Annotated[
+    int, typer.Option(min=2, metavar="COUNT", help="Logs of a container at most, renamed ones too.")
+]
 CgroupRoot = Annotated[str, typer.Option(metavar="PATH", help="Where kubepods is made.")]
 ClusterDns = Annotated[
     list[str] | None, typer.Option(metavar="ADDRESS", help="Name server of pods.")
@@ -108,6 +116,8 @@ class MachineOptions:
     certificates: Path | None
     cloud_file: Path | None
     cloud_url: str | None
+    log_size: str
+    log_files: int
 
 
 def run(options: MachineOptions, kubeconfig: Path | None, listening: Listening) -> None:
@@ -125,6 +135,7 @@ def run(options: MachineOptions, kubeconfig: Path | None, listening: Listening) 
             "--cloud-node-file and --cloud-node-url exclude each other",
             param_hint="--cloud-node-url",
         )
+    _log_size(options.log_size)
     if os.geteuid() != 0:
         raise CommandError(
             "running pods needs root: mounts, cgroups and the runtime's socket", ExitCode.BAD_INPUT
@@ -136,6 +147,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
     from bindery.nodeagent.containers import agent, cgroups, thismachine
     from bindery.nodeagent.containers.errors import EndpointError
     from bindery.nodeagent.containers.hostfiles import ClusterNames
+    from bindery.nodeagent.containers.logfiles import LogLimits
     from bindery.nodeagent.containers.runtime import Runtime
     from bindery.nodeagent.containers.serving.tls import ServingError
     from bindery.nodeagent.containers.thismachine import MachineError, NodeOptions
@@ -153,7 +165,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
     names = ClusterNames(tuple(options.dns), options.domain)
     settings = agent.AgentOptions(
         options.endpoint, node_options, options.plugins, options.logs, names, options.resolver,
-        options.client_ca,
+        options.client_ca, LogLimits(_log_size(options.log_size), options.log_files),
     )  # fmt: skip
     stop = running.stop_event()
     try:
@@ -233,6 +245,17 @@ async def _ready(identity: "NodeIdentity | None", cloud: "CloudRequestManager | 
         await cloud.wait()
     if identity is not None:
         await identity.join()
+
+
+def _log_size(text: str) -> int:
+    """Return the size of logs, in bytes."""
+    try:
+        size = quantity.parse(text, "memory")
+    except QuantityError as error:
+        raise typer.BadParameter(str(error), param_hint="--container-log-max-size") from error
+    if size <= 0:
+        raise typer.BadParameter("a size above 0", param_hint="--container-log-max-size")
+    return size
 
 
 def _address(wanted: str) -> str:

@@ -8,7 +8,7 @@ the kubelet's checkpoint files below the directory of plugins.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.errors import EndpointError, RuntimeCallError
 from bindery.nodeagent.containers.hostfiles import ClusterNames
 from bindery.nodeagent.containers.images import Images
+from bindery.nodeagent.containers.logfiles import LogLimits, LogRotation
 from bindery.nodeagent.containers.objects import PodObjects
 from bindery.nodeagent.containers.parts import NodeParts
 from bindery.nodeagent.containers.resources import NodeResources
@@ -83,6 +84,7 @@ class AgentOptions:
     names: ClusterNames
     resolver: Path | None
     client_ca: Path | None = None
+    log_limits: LogLimits = field(default_factory=LogLimits)
 
 
 class ContainerAgent:
@@ -155,6 +157,7 @@ class ContainerAgent:
             random=random,
         )
         self.workers = PodWorkers(self._parts, self._registered)
+        self._logs = LogRotation(runtime, options.logs, options.log_limits, clock)
         self._client_ca, self._address = options.client_ca, node.address
         callers = Callers(client, node.name, clock)
         self._server = NodeServer(Served(runtime, self.workers.find, callers, clock))
@@ -199,7 +202,7 @@ class ContainerAgent:
             works = [
                 self._events.run(), self._objects.run(), self.nodes.run(), self._watch(),
                 self._announce(), self._volumes.run(self._attached, self._changed),
-                self.workers.run(), self._sockets.wait(),
+                self.workers.run(), self._sockets.wait(), self._logs.run(),
             ]  # fmt: skip
             if self._identity is not None:
                 works.append(self._identity.run(stop))

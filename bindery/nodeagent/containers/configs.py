@@ -58,6 +58,10 @@ class AgentPlaces:
         meta = pod.metadata
         return self.logs / f"{meta.namespace}_{meta.name}_{meta.uid}"
 
+    def log(self, pod: RunPod, container: str, attempt: int) -> Path:
+        """Return the log of an attempt of a container."""
+        return self.pod_logs(pod) / container / f"{attempt}.log"
+
 
 @dataclass(frozen=True)
 class NodeSurroundings:

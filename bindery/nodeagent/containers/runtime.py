@@ -145,6 +145,11 @@ class Runtime:
         request = cri.RemoveContainerRequest(container_id=container_id)
         await self._end("RemoveContainer", request, cri.RemoveContainerResponse)
 
+    async def reopen_log(self, container_id: str) -> None:
+        """Begin a new log of a running container, after the old one was renamed."""
+        request = cri.ReopenContainerLogRequest(container_id=container_id)
+        await self._call("ReopenContainerLog", request, cri.ReopenContainerLogResponse)
+
     async def execute(
         self, container_id: str, command: Sequence[str], timeout_s: float
     ) -> cri.ExecSyncResponse:

@@ -19,7 +19,7 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.nodeagent import pod_status
 from bindery.nodeagent.admission import PREEMPTING
-from bindery.nodeagent.containers import rules, seen, statuspatch
+from bindery.nodeagent.containers import logfiles, rules, seen, statuspatch
 from bindery.nodeagent.containers.errors import ClaimsError, ContainerError, StartError
 from bindery.nodeagent.containers.fields import UNSUPPORTED
 from bindery.nodeagent.containers.killing import Killer
@@ -364,6 +364,8 @@ class PodWorker:
         for one in self._seen.containers:
             kept[one.name] = kept.get(one.name, 0) + 1
             if kept[one.name] > _KEPT_ENDED and one.state is RuntimeState.EXITED:
+                # The log first: no other attempt looks for it after a kill.
+                logfiles.remove(self._parts.places.log(self.pod, one.name, one.attempt))
                 await self._parts.runtime.remove_container(seen.own_id(one.id))
             else:
                 left.append(one)

@@ -36,11 +36,20 @@ KEPT: dict[str, Any] = {
 }
 ANSWERS = "mkdir /www; echo hello >/www/index.html; exec httpd -f -p 8080 -h /www"
 PORT = 10250
+LOG_LIMITS = ("--container-log-max-size=16Ki", "--container-log-max-files=3")
+WRITES = """
+n=0
+while [ $n -lt 12000 ]; do
+  for _ in $(seq 200); do echo $n; n=$((n + 1)); done
+  sleep 0.5
+done
+"""
+"""Some 20 KiB of log a second, for more than three rounds of the rotation."""
 
 
 @pytest.fixture(scope="module")
 def node(cluster: RealCluster) -> Iterator[RealNode]:
-    with agentnode.added(cluster) as node:
+    with agentnode.added(cluster, 3, *LOG_LIMITS) as node:
         yield node
 
 
@@ -85,6 +94,22 @@ def test_a_followed_log_ends_with_its_container(pods: Pods, node: RealNode) -> N
     pods.until("follows", lambda found: found["phase"] in ("Running", "Succeeded"))
 
     assert pods.kubectl("logs", "follows", "--follow").split() == ["1", "2", "3"]
+
+
+@pytest.mark.long("rounds of ten seconds")
+def test_a_reader_who_follows_a_log_misses_nothing_while_it_is_rotated(
+    pods: Pods, node: RealNode
+) -> None:
+    pods.create("writes", pod(command=WRITES), node.name)
+    pods.until("writes", in_phase("Running"))
+
+    lines = pods.kubectl("logs", "writes", "--follow", timeout_s=120.0).split()
+
+    assert lines == [str(number) for number in range(12_000)]
+    logs = node.root.glob(f"var/log/pods/{pods.namespace}_writes_*/main/*")
+    suffixes = [each.suffix for each in sorted(logs)]
+    assert len(suffixes) == 3
+    assert suffixes[:2] == [".log", ".gz"]
 
 
 def test_the_log_of_a_reader_who_has_gone_is_closed(pods: Pods, node: RealNode) -> None:

@@ -259,6 +259,12 @@ class FakeRuntime:
             self._finish(one, 143)
         return cri.StopContainerResponse()
 
+    def _reopen_container_log(self, request: Any) -> Any:
+        one = _found(self.containers, request.container_id)
+        place = Path(self.sandboxes[one.sandbox].config.log_directory) / one.config.log_path
+        place.write_bytes(b"")
+        return cri.ReopenContainerLogResponse()
+
     def _remove_container(self, request: Any) -> Any:
         self.containers.pop(request.container_id, None)
         return cri.RemoveContainerResponse()
@@ -285,7 +291,7 @@ _SNAKE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _RUNTIME = (
     "Version", "Status", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus",
     "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer",
-    "StopContainer", "RemoveContainer", "ExecSync",
+    "StopContainer", "RemoveContainer", "ExecSync", "ReopenContainerLog",
 )  # fmt: skip
 _IMAGES = ("ImageStatus", "PullImage")
 
