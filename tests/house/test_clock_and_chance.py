@@ -60,6 +60,7 @@ ALLOWED = {
         {"signal.SIGKILL"},
         "it ends what is left in a cgroup of this machine",
     ),
+    "nodeagent/containers/logfiles.py": ({"to_thread"}, "it compresses files of many megabytes"),
     "kube/http/threadtransport.py": (
         {"threading.Lock", "threading.Thread"},
         "the carrier of commands, which Client.connect makes",
