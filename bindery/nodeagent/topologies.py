@@ -1,7 +1,8 @@
-"""Writes the NodeResourceTopologies of hollow nodes when they change.
+"""Writes the NodeResourceTopologies of nodes when they change.
 
-Started by `agent`. Changes within `delay_s` become one report with the last state. If the cluster
-lacks the definition of the kind, the write is repeated from time to time.
+Started by `agent`, and by `containers.agent`. Changes within `delay_s` become one report with the
+last state. If the cluster lacks the definition of the kind, or the account the right to write it,
+the write is repeated from time to time.
 """
 
 from collections.abc import Callable
@@ -11,19 +12,19 @@ from typing import Final
 import structlog
 
 from bindery.kube.client import Client
+from bindery.kube.errors import ForbiddenError
 from bindery.nodeagent import metrics, reportobject, topologyreport
-from bindery.nodeagent.hardware import HollowMachine
-from bindery.nodeagent.kubelet import HollowKubelet
 from bindery.nodeagent.shapes import HollowNode
-from bindery.nodeagent.topologyreport import Layout
+from bindery.nodeagent.topologyreport import Layout, Reported
 from bindery.nodeagent.work import WorkQueue
+from bindery.nodecore.container_manager import NodeConfig
 
 DELAY_S: Final = 0.5
 """Default time in seconds during which changes are collected."""
 
 _WORKERS: Final = 8
 _LOOK_AGAIN_S: Final = 30.0
-"""Seconds until the next attempt after the API server did not know the kind."""
+"""Seconds until the next attempt after the API server did not know the kind, or refused it."""
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +36,7 @@ class TopologyKeeper:
         self,
         client: Client,
         *,
-        kubelet: Callable[[str], HollowKubelet | None],
+        kubelet: Callable[[str], Reported | None],
         node_uid: Callable[[str], str | None],
         delay_s: float,
         random: Random,
@@ -43,8 +44,8 @@ class TopologyKeeper:
         self._client, self._kubelet, self._node_uid = client, kubelet, node_uid
         self._delay_s = delay_s
         self._waiting: set[str] = set()
-        self._layouts: dict[int, tuple[HollowMachine, Layout]] = {}
-        self._is_missing = False
+        self._layouts: dict[int, tuple[NodeConfig, Layout]] = {}
+        self._problem = ""
         self._queue = WorkQueue("topologies", self._write, workers=_WORKERS, random=random)
 
     async def run(self) -> None:
@@ -66,19 +67,21 @@ class TopologyKeeper:
         kubelet, uid = self._kubelet(name), self._node_uid(name)
         if kubelet is None or uid is None:
             return None
-        body = topologyreport.body(kubelet, self._layout(kubelet.machine), uid)
-        if not await reportobject.store(self._client, name, body):
-            if not self._is_missing:
-                log.warning("the API server does not serve NodeResourceTopology; "
-                            "zones are not reported until its definition is installed")  # fmt: skip
-            self._is_missing = True
-            return _LOOK_AGAIN_S
-        self._is_missing = False
-        return None
+        body = topologyreport.body(kubelet, self._layout(kubelet.machine.config), uid)
+        try:
+            is_served = await reportobject.store(self._client, name, body)
+        except ForbiddenError as error:
+            problem = f"the account may not write NodeResourceTopologies: {error}"
+        else:
+            problem = "" if is_served else "the API server does not serve NodeResourceTopology"
+        if problem and problem != self._problem:
+            log.warning("zones are not reported", problem=problem)
+        self._problem = problem
+        return _LOOK_AGAIN_S if problem else None
 
-    def _layout(self, machine: HollowMachine) -> Layout:
+    def _layout(self, config: NodeConfig) -> Layout:
         """Return the layout of a machine; the nodes of a shape share one."""
-        known = self._layouts.get(id(machine))
+        known = self._layouts.get(id(config))
         if known is None:
-            known = self._layouts[id(machine)] = machine, topologyreport.layout_of(machine.config)
+            known = self._layouts[id(config)] = config, topologyreport.layout_of(config)
         return known[1]

@@ -1,6 +1,6 @@
 """Builds the NodeResourceTopology of a node from its kubelet's state. Pure.
 
-Used by `topologies` for hollow nodes, and by `beside` for nodes with a kubelet. As with the
+Used by `topologies` for nodes of agents, and by `beside` for nodes with a kubelet. As with the
 published exporters, a zone lists only resources that are allocated by zone: CPUs under the static
 policy, memory and huge pages under the Static policy, and devices. CPUs used by containers on
 shared CPUs are not deducted, as in the kubelet.

@@ -46,6 +46,7 @@ from bindery.nodeagent.kubeletside.claimapi import ServerClaims
 from bindery.nodeagent.kubeletside.node import NodeClocks, NodeSockets
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.topologies import DELAY_S, TopologyKeeper
 from bindery.nodeagent.volumes import nodestatus
 from bindery.nodeagent.volumes.mounts import LinuxMounter
 from bindery.nodecore.cgroups.manager import CgroupError
@@ -127,6 +128,7 @@ class ContainerAgent:
             self._sockets,
             lambda: self.nodes.seen(node),
             lambda problem: self.nodes.complain(node, problem),
+            lambda: self._topologies.changed(node),
         )
         self.nodes = NodeKeeper(
             client,
@@ -136,6 +138,13 @@ class ContainerAgent:
             on_registered=lambda _: self._registered.set(),
             problem=lambda: self.problem,
             volumes=self._volumes,
+        )
+        self._topologies = TopologyKeeper(
+            client,
+            kubelet=lambda _: self._resources if self._resources.is_open else None,
+            node_uid=self.nodes.uid,
+            delay_s=DELAY_S,
+            random=random,
         )
         self._parts = NodeParts(
             client=client,
@@ -203,6 +212,7 @@ class ContainerAgent:
                 self._events.run(), self._objects.run(), self.nodes.run(), self._watch(),
                 self._announce(), self._volumes.run(self._attached, self._changed),
                 self.workers.run(), self._sockets.wait(), self._logs.run(),
+                self._topologies.run(),
             ]  # fmt: skip
             if self._identity is not None:
                 works.append(self._identity.run(stop))
@@ -263,6 +273,7 @@ class ContainerAgent:
                 self._network = _runtime_problem(status)
             found = self.problem, self._described()
             if found != written and self._registered.is_set():
+                self._topologies.changed(self._resources.node)
                 self.nodes.refresh(found[1])
                 written = found
             await asyncio.sleep(_STATUS_S)
@@ -284,6 +295,7 @@ class ContainerAgent:
         return nodestatus.attached(seen.status.volumes_attached or ())
 
     def _changed(self) -> None:
+        self._topologies.changed(self._resources.node)  # a device may be another one now
         self.nodes.refresh(self._described())
 
     def _described(self) -> HollowNode:

@@ -20,6 +20,7 @@ from bindery.nodeagent.candidates import (
 )
 from bindery.nodeagent.containers.errors import CREATE_CONFIG, PRE_START, ClaimsError, StartError
 from bindery.nodeagent.containers.podspec import RunContainer, RunPod
+from bindery.nodeagent.hardware import HollowMachine
 from bindery.nodeagent.kubelets import NOT_STARTED
 from bindery.nodeagent.kubeletside.node import NodeSockets
 from bindery.nodeagent.shapes import HollowNode
@@ -40,7 +41,9 @@ _NONE: Final = "0"
 class NodeResources:
     """The resources of `node`; call `start`, and `open` before the first pod is admitted.
 
-    `node_object` returns the Node object. `complain` is called with a sentence about lost records.
+    `node_object` returns the Node object. `complain` is called with a sentence about lost records,
+    `zones_changed` when pods hold other resources than before. Implements
+    `topologyreport.Reported`.
     """
 
     def __init__(
@@ -49,14 +52,35 @@ class NodeResources:
         sockets: NodeSockets,
         node_object: Callable[[], Node],
         complain: Callable[[str], None],
+        zones_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.node, self._sockets = node, sockets
         self._node_object, self._complain = node_object, complain
+        self._zones_changed = zones_changed
         self._known: set[str] = set()
+        self._admitted: set[str] = set()
         self.failure: str | None = None
         """Why the node cannot be started, in the kubelet's words."""
         self.is_open = False
         """Whether pods can be admitted."""
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.node.name
+
+    @property
+    def machine(self) -> HollowMachine:
+        """Hardware and settings, with the devices of plugins as they are now."""
+        found = self.manager.devices.state.devices
+        return replace(
+            self.node.machine,
+            devices={name: tuple(devices.values()) for name, devices in found.items()},
+        )
+
+    def admitted(self) -> Iterable[Pod]:
+        """Return the pods that have not ended, for reports."""
+        return self._sockets.pods()
 
     @property
     def manager(self) -> ContainerManager:
@@ -85,12 +109,16 @@ class NodeResources:
         for pod in others:
             self._sockets.begin(*self._asking(pod))
         self.is_open = True
+        self._zones_changed()
 
     async def admit(self, pod: RunPod) -> Admission:
         """Return whether `pod` may run, once its plugins have answered; the answer is final."""
         answer = await self._sockets.admit(*self._asking(pod))
         if not answer.admit:
             metrics.REFUSALS.labels(answer.reason).inc()
+        elif pod.metadata.uid not in self._admitted:
+            self._admitted.add(pod.metadata.uid)
+            self._zones_changed()
         return answer
 
     async def prepare(self, pod: RunPod) -> None:
@@ -169,6 +197,9 @@ class NodeResources:
         except OSError as error:
             # The next release or admission writes the checkpoint.
             self._complain(f"a checkpoint cannot be written: {error}")
+        if uid in self._admitted:
+            self._admitted.remove(uid)
+            self._zones_changed()
 
     def described(self) -> HollowNode:
         """Return the node with the resources of device plugins, as its status shows them now."""

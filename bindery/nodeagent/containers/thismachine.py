@@ -22,8 +22,10 @@ from bindery.nodeagent.shapes import HollowNode
 from bindery.nodeagent.sockets.deviceplugins import KUBELET
 from bindery.nodecore import sysfs
 from bindery.nodecore.cgroups.system import Subsystems
+from bindery.nodecore.container_manager import NodeConfig
 from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.pods import CPU, MEMORY
+from bindery.nodecore.topology import policies
 
 MARK: Final = "nodeagent.bindery.dev/node"
 """Label, with the value "true", of the nodes whose pods this agent runs."""
@@ -96,11 +98,16 @@ def node_of(options: NodeOptions, runtime: str, found: Subsystems) -> HollowNode
             for name in amounts
         },
         address=options.address,
-        machine=replace(made, config=config, is_reported=False),
+        machine=replace(made, config=config, is_reported=_has_zones(config)),
         mark=MARK,
         description=_description(options, runtime),
         port=options.port,
     )
+
+
+def _has_zones(config: NodeConfig) -> bool:
+    """Return whether it matters for pods which NUMA zones they get."""
+    return len(config.machine.nodes) > 1 or config.topology_policy != policies.NONE
 
 
 def memory_bytes(proc: Path) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 
 from devcluster import checkout
 from devcluster.realnode.cluster import RealCluster
-from devcluster.realnode.configuration import RUNTIME_SOCKET
+from devcluster.realnode.configuration import RUNTIME_SOCKET, VirtualMachine
 from devcluster.realnode.node import RealNode
 
 DIRECTORY: Final = "/var/lib/kubelet"
@@ -29,11 +29,13 @@ def added(
     number: int = 3,
     *options: str,
     services: Mapping[str, str] = _DEVICES,
+    machine: VirtualMachine | None = None,
 ) -> Iterator[RealNode]:
     """Start the node with a number, and remove it afterwards.
 
     The agent has the credentials of any new node, and gets its own by them. `options`: further ones
-    of the agent. `services`: beside it, by default Kubernetes' sample device plugin.
+    of the agent. `services`: beside it, by default Kubernetes' sample device plugin. `machine`: the
+    node's own; None: this one.
     """
     plan = cluster.plan(number)
     facts = "/node/shared/node.json"
@@ -55,7 +57,8 @@ def added(
             f"exec {sys.executable} -P -m bindery.cli.main {shlex.join(arguments)}",
         )
     )
-    node = cluster.add_node(cluster.plan(number, services={_SERVICE: script, **services}))
+    own = {_SERVICE: script, **services}
+    node = cluster.add_node(cluster.plan(number, services=own, machine=machine))
     yield node
     cluster.nodes.pop(plan.name).crash()
     cluster.control_plane.kubectl("delete", "node", plan.name)
