@@ -139,13 +139,7 @@ class ContainerAgent:
             problem=lambda: self.problem,
             volumes=self._volumes,
         )
-        self._topologies = TopologyKeeper(
-            client,
-            kubelet=lambda _: self._resources if self._resources.is_open else None,
-            node_uid=self.nodes.uid,
-            delay_s=DELAY_S,
-            random=random,
-        )
+        self._topologies = self._topologies_of(client)
         self._parts = NodeParts(
             client=client,
             events=self._events,
@@ -237,6 +231,15 @@ class ContainerAgent:
             )
         except OSError as error:
             raise MachineError(f"{self._plugins} cannot be used: {error}") from error
+
+    def _topologies_of(self, client: Client) -> TopologyKeeper:
+        return TopologyKeeper(
+            client,
+            kubelet=lambda _: self._resources if self._resources.is_open else None,
+            node_uid=self.nodes.uid,
+            delay_s=DELAY_S,
+            random=client.environment.random,
+        )
 
     async def _evict(self, uids: Sequence[str]) -> None:
         await self.workers.evict(uids)  # the workers are made after what asks for them

@@ -34,8 +34,8 @@ def added(
     """Start the node with a number, and remove it afterwards.
 
     The agent has the credentials of any new node, and gets its own by them. `options`: further ones
-    of the agent. `services`: beside it, by default Kubernetes' sample device plugin. `machine`: the
-    node's own; None: this one.
+    of the agent. `services`: beside it, by default Kubernetes' sample device plugin. `machine`: a
+    virtual machine for the node.
     """
     plan = cluster.plan(number)
     facts = "/node/shared/node.json"
