@@ -41,6 +41,8 @@ class CommitJudge:
     def __init__(self, plan: Plan, leaders: Leaders) -> None:
         self._calm, self._leaders = Calm(plan), leaders
         self._incomplete: dict[_Statement, _Commit] = {}
+        self._given_up: set[_Statement] = set()
+        """Statements that lost a part before all were stored."""
         self._open: dict[str, tuple[CommittedStatement, ...]] = {}
         """UID of a request -> its Statements without an outcome or withdrawal."""
         self._gone_s: dict[str, float] = {}
@@ -71,7 +73,7 @@ class CommitJudge:
     def _part(self, part: CommittedStatement, change: Change) -> None:
         key = part.metadata.namespace, part.spec.id
         known = self._incomplete.get(key)
-        if change.type is ChangeType.ADDED:
+        if change.type is ChangeType.ADDED and key not in self._given_up:
             if known is None:
                 known = _Commit(change.writer.caller, change.at_s, part.spec.parts)
                 self._incomplete[key] = known
@@ -79,7 +81,9 @@ class CommitJudge:
             if len(known.stored) == known.parts:
                 del self._incomplete[key]
         elif known is not None and (change.type is ChangeType.DELETED or part.is_final):
-            del self._incomplete[key]  # it is being taken back, or people have deleted a part
+            # It is being taken back, or people have deleted a part: the others may still arrive.
+            del self._incomplete[key]
+            self._given_up.add(key)
 
     def _half_written(self, now_s: float) -> Iterator[str]:
         """Yield the Statements whose scheduler neither completes them nor takes them back."""

@@ -15,6 +15,7 @@ from bindery.api.names import (
     KEPT_ROOM_ANNOTATION,
     POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
+    SUB_GROUP_LABEL,
 )
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
@@ -117,12 +118,22 @@ class EvictionJudge:
         if pod is not None and pod.status.nominated_node_name and not pod.spec.node_name:
             self._wanted_s[pod.status.nominated_node_name][self.gang_of(pod)] = at_s
 
-    def _running(self, name: str) -> int:
+    def _is_broken(self, name: str, group: PodGroup) -> bool:
+        """Whether a gang, or a part of it that comes first, runs with less than its minimum."""
+        return self._running(name) < group.spec.min_member or any(
+            self._running(name, part.name) < (part.min_member or 0)
+            for part in group.spec.sub_groups
+            if not part.after
+        )
+
+    def _running(self, name: str, part: str = "") -> int:
+        """Return how many pods of a gang run, or of one part of it."""
         return sum(
             bool(pod.spec.node_name)
             and pod.status.phase not in ENDED
             and pod.metadata.deletion_timestamp is None
             and self.gang_of(pod) == name
+            and part in {"", pod.metadata.labels.get(SUB_GROUP_LABEL)}
             for pod in self._pods.values()
         )
 
@@ -135,7 +146,7 @@ class EvictionJudge:
             yield f"{who}, whose pods were evicted {self._times[name]} times"
         if group is None:
             return
-        if self._running(name) < group.spec.min_member:
+        if self._is_broken(name, group):
             return  # the rest of a gang that is broken, or is going
         wanted = sorted(self._claimants(name, self._queue(name), change.at_s))
         if not wanted:
