@@ -1,7 +1,7 @@
 """The DRA manager: restarts, failures between two drivers, registration of drivers, health."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -259,6 +259,45 @@ def test_slices_are_deleted_after_a_driver_was_absent_for_long() -> None:
     now = WIPING_DELAY_S
     assert drivers.to_wipe() == ["gpu"]
     assert drivers.to_wipe() == []
+
+
+@pytest.mark.parametrize(
+    ("request_name", "shown"),
+    [("", True), ("gpu", True), ("gpu/large", True), ("other", False)],
+)
+def test_a_status_has_the_health_of_the_devices_of_the_request_that_a_container_uses(
+    cluster: Cluster, request_name: str, shown: bool
+) -> None:
+    manager = cluster.started()
+    pod = replace(using("one"), uses={"app": (("gpu", request_name), ("absent", ""))})
+    cluster.prepare(manager, using("one"))
+    state, _ = health.reported(
+        HealthState(), "a", [DeviceHealth("pool", "gpu-0", Health.UNHEALTHY)], 0
+    )
+
+    found = manager.devices_by_use(pod, "app")
+
+    use = f"claim:gpu/{request_name}" if request_name else "claim:gpu"
+    assert [*found] == ([use] if shown else [])
+    healths = health.shown(state, found.get(use, ()), 0)
+    assert healths == ({"a/gpu=0": "Unhealthy", "b/gpu=0": "Unknown"} if shown else {})
+    assert manager.devices_by_use(pod, "another") == {}
+
+
+def test_a_claim_that_is_not_generated_yet_has_no_health(cluster: Cluster) -> None:
+    manager = cluster.started()
+    pod = replace(using("one"), claims=(PodClaim("gpu", None, is_generated=True),))
+
+    assert manager.devices_by_use(pod, "app") == {}
+
+
+def test_devices_without_a_cdi_id_are_shown_by_their_names() -> None:
+    devices = [("driver", ClaimDevice("pool", "gpu-0")), ("driver", ClaimDevice("pool", "gpu-1"))]
+
+    assert health.shown(HealthState(), devices, 0) == {
+        "driver/pool/gpu-0": "Unknown",
+        "driver/pool/gpu-1": "Unknown",
+    }
 
 
 def test_a_health_report_is_valid_until_it_expires() -> None:

@@ -20,6 +20,7 @@ from bindery.nodeagent.candidates import (
 )
 from bindery.nodeagent.containers.errors import CREATE_CONFIG, PRE_START, ClaimsError, StartError
 from bindery.nodeagent.containers.podspec import RunContainer, RunPod
+from bindery.nodeagent.containers.statusresources import DeviceHealths
 from bindery.nodeagent.hardware import HollowMachine
 from bindery.nodeagent.kubelets import NOT_STARTED
 from bindery.nodeagent.kubeletside.node import NodeSockets
@@ -27,6 +28,7 @@ from bindery.nodeagent.shapes import HollowNode
 from bindery.nodecore.admission.facts import Candidate
 from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.claims.facts import ClaimError, ClaimingPod
+from bindery.nodecore.claims.health import Health
 from bindery.nodecore.container_manager import ContainerManager
 from bindery.nodecore.containers import Ref
 from bindery.nodecore.devices.options import RunOptions
@@ -167,10 +169,18 @@ class NodeResources:
         except NodeCoreError as error:
             raise StartError(CREATE_CONFIG, str(error)) from error
 
-    def device_health(self, pod: RunPod) -> dict[str, dict[str, dict[str, bool]]]:
-        """Return container -> resource -> id of a device -> whether it is healthy."""
-        uid, devices = pod.metadata.uid, self.manager.devices
-        return {one.name: devices.health_of(uid, one.name) for one in pod.spec.containers}
+    def device_health(self, pod: RunPod) -> dict[str, DeviceHealths]:
+        """Return the health of the devices of each container: of plugins, and of claims."""
+        uid, devices, claiming = pod.metadata.uid, self.manager.devices, claims_of(pod)
+        found: dict[str, DeviceHealths] = {}
+        for one in pod.spec.containers:
+            of_plugins = {
+                resource: {name: _health(is_healthy) for name, is_healthy in listed.items()}
+                for resource, listed in devices.health_of(uid, one.name).items()
+            }
+            of_claims = self._sockets.health_of_claims(claiming, one.name) if claiming else {}
+            found[one.name] = {**of_plugins, **of_claims}
+        return found
 
     def cpuset(self, pod: RunPod, name: str) -> tuple[CpusetConfig, bool]:
         """Return the CPUs and NUMA nodes of a container, and whether the CPUs are its own."""
@@ -218,6 +228,10 @@ class NodeResources:
         devices = self._sockets.status().devices.allocatable
         allocatable = {**allocatable_of(self.node, seen), **devices}
         return candidate_of(pod, seen), allocatable, claims_of(pod)
+
+
+def _health(is_healthy: bool) -> str:
+    return (Health.HEALTHY if is_healthy else Health.UNHEALTHY).value
 
 
 def claims_of(pod: RunPod) -> ClaimingPod | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from bindery.api.times import timestamp
 from bindery.nodeagent.containers import statusresources
 from bindery.nodeagent.containers.podspec import Mounted, RunContainer, RunPod
-from bindery.nodeagent.containers.statusresources import Health
+from bindery.nodeagent.containers.statusresources import DeviceHealths
 from bindery.nodeagent.pod_status import Patch
 from bindery.nodecore.podsync.facts import RuntimeUser
 from bindery.nodecore.podsync.phase import PodCondition
@@ -45,7 +45,7 @@ class PodReport:
     started_s: float
     reason: str = ""
     message: str = ""
-    devices: Mapping[str, Health] = field(default_factory=dict)
+    devices: Mapping[str, DeviceHealths] = field(default_factory=dict)
 
 
 @dataclass

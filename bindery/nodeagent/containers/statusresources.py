@@ -22,8 +22,8 @@ from bindery.nodecore.cgroups.conversions import (
 from bindery.nodecore.podsync.facts import RuntimeLimits
 
 Amounts = Mapping[str, str]
-Health = Mapping[str, Mapping[str, bool]]
-"""Resource of a device plugin -> id of a device -> whether it is healthy."""
+DeviceHealths = Mapping[str, Mapping[str, str]]
+"""Resource of a device plugin, or claim -> id of a device -> its health, as the API has it."""
 
 _NANO: Final = 10**9
 _LEAST_CPU: Final = {
@@ -81,7 +81,7 @@ def of_pod(pod: RunPod) -> dict[str, Any]:
     }
 
 
-def of_devices(health: Health) -> dict[str, Any]:
+def of_devices(health: DeviceHealths) -> dict[str, Any]:
     """Return the field with the health of the devices that a container holds."""
     if not health:
         return {}
@@ -90,8 +90,7 @@ def of_devices(health: Health) -> dict[str, Any]:
             {
                 "name": resource,
                 "resources": [
-                    {"resourceID": one, "health": "Healthy" if healthy else "Unhealthy"}
-                    for one, healthy in sorted(devices.items())
+                    {"resourceID": one, "health": word} for one, word in sorted(devices.items())
                 ],
             }
             for resource, devices in sorted(health.items())

@@ -25,6 +25,7 @@ from bindery.nodeagent.kubeletside.podresources import PodResourcesServer
 from bindery.nodecore.admission.facts import Candidate
 from bindery.nodecore.admission.result import Admission, refused
 from bindery.nodecore.checkpoints.store import CheckpointManager, DirectoryStore
+from bindery.nodecore.claims import health
 from bindery.nodecore.claims.calls import CALL_TIMEOUT_S
 from bindery.nodecore.claims.drivers import Drivers
 from bindery.nodecore.claims.facts import ClaimingPod
@@ -104,7 +105,7 @@ class NodeSockets:
         self._claiming: dict[str, ClaimingPod] = {}
         self._calls: dict[str, asyncio.Task[Admission]] = {}
         self._evictions: set[asyncio.Task[None]] = set()
-        now_s = clocks.now_s
+        self._now_s = now_s = clocks.now_s
         drivers = Drivers(now_s)
         devices = directory / deviceplugins.DIRECTORY
         files = CheckpointManager(DirectoryStore(directory))
@@ -294,6 +295,15 @@ class NodeSockets:
             self._drivers.health,
             sorted(self._calls),
         )
+
+    def health_of_claims(self, pod: ClaimingPod, container: str) -> dict[str, dict[str, str]]:
+        """Return the health of the devices of each claim that a container uses, for its status."""
+        claims = self.manager.claims
+        uses = claims.devices_by_use(pod, container) if claims is not None else {}
+        return {
+            use: health.shown(self._drivers.health, devices, self._now_s())
+            for use, devices in uses.items()
+        }
 
     def pods(self) -> Iterable[Pod]:
         """Return the pods that have not ended, also pods that wait for their plugins.

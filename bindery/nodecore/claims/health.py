@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from bindery.nodecore.checkpoints.claims import ClaimDevice
+
 DEFAULT_TIMEOUT_S: Final = 30.0
 RECONNECT_AFTER_S: Final = 5.0
 LONGEST_MESSAGE: Final = 1024
@@ -58,6 +60,21 @@ class HealthState:
     def without(self, driver: str) -> "HealthState":
         """Return the state without a driver."""
         return HealthState({name: of for name, of in self.drivers.items() if name != driver})
+
+
+def shown(
+    state: HealthState, devices: Iterable[tuple[str, ClaimDevice]], now_s: float
+) -> dict[str, str]:
+    """Return the health of devices for a status, by their first CDI id or their name.
+
+    `devices`: each with its driver. Source: `buildResourceHealth` of the kubelet's DRA manager,
+    Kubernetes 1.36.
+    """
+    found: dict[str, str] = {}
+    for driver, one in devices:
+        name = one.cdi_ids[0] if one.cdi_ids else f"{driver}/{one.pool}/{one.device}"
+        found.setdefault(name, state.of(driver, one.pool, one.device, now_s).health.value)
+    return found
 
 
 def reported(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bindery.nodecore.checkpoints import claims as files
-from bindery.nodecore.checkpoints.claims import PreparedClaim
+from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
 from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.claims.calls import (
     PREPARE,
@@ -54,12 +54,15 @@ class ClaimInfo:
 
     def cdi_devices(self, request: str) -> list[str]:
         """Return the CDI device ids of a request, of all requests for ""."""
+        return [name for _, device in self.devices(request) for name in device.cdi_ids or ()]
+
+    def devices(self, request: str) -> list[tuple[str, ClaimDevice]]:
+        """Return driver and device of a request, of all requests for ""."""
         return [
-            name
-            for _, devices in sorted(self.state.drivers.items())
+            (driver, device)
+            for driver, devices in sorted(self.state.drivers.items())
             for device in devices
             if not request or not device.requests or request in device.requests
-            for name in device.cdi_ids or ()
         ]
 
 
@@ -209,6 +212,28 @@ class ClaimManager:
             for request in requests:
                 found += info.cdi_devices(request)
         return found
+
+    def devices_by_use(
+        self, pod: ClaimingPod, container: str
+    ) -> dict[str, list[tuple[str, ClaimDevice]]]:
+        """Return the drivers and devices of each claim that a container uses, for its status.
+
+        The keys are `claim:NAME` or `claim:NAME/REQUEST`, with the name in the pod. Claims that are
+        not here are left out. Source: `UpdateAllocatedResourcesStatus` of the kubelet's DRA
+        manager, Kubernetes 1.36.
+        """
+        found: dict[str, list[tuple[str, ClaimDevice]]] = {}
+        claims = {claim.name: claim for claim in pod.claims}
+        for name, request in pod.uses.get(container, ()):
+            try:
+                actual = pod.claim_name(claims[name]) if name in claims else None
+            except ClaimError:
+                continue
+            info = self._claims.get((pod.namespace, actual or ""))
+            if info is not None:
+                use = f"claim:{name}/{request}" if request else f"claim:{name}"
+                found[use] = info.devices(request.partition("/")[0])
+        return {use: devices for use, devices in found.items() if devices}
 
     def of_container(self, pod: ClaimingPod, container: str) -> list[ClaimInfo]:
         """Return the claims that a container uses; raises ClaimError if one is not here."""

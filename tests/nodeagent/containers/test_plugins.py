@@ -252,6 +252,9 @@ async def test_claims_are_prepared_before_the_sandbox_and_unprepared_before_the_
             (app,) = runtime.named("app-one")
             assert [one.name for one in app.config.CDI_devices] == [CDI]
             assert driver.prepared == ["uid-claim"]
+            (shown,) = pod.report("app-one")["allocatedResourcesStatus"]
+            assert shown["name"] == "claim:gpu"
+            assert [one["health"] for one in shown["resources"]] == ["Unknown"]
 
             driver.error = "the device is busy"
             runtime.end("app-one", 0)

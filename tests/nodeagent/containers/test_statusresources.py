@@ -86,7 +86,7 @@ def test_the_amounts_of_a_pod_are_exact() -> None:
 
 
 def test_devices_are_healthy_or_not() -> None:
-    found = statusresources.of_devices({"a.b/c": {"2": False, "1": True}})
+    found = statusresources.of_devices({"a.b/c": {"2": "Unhealthy", "1": "Healthy"}})
 
     assert found["allocatedResourcesStatus"] == [
         {
