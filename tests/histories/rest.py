@@ -1,5 +1,6 @@
 """What must hold once the last fault is over and everything has had time to come to rest."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,11 +83,12 @@ class Rest:
         return held_by_engine(self.server, self.world.plan, engine)
 
     def _new_engine(self, now_s: Callable[[], float]) -> Engine:
-        """Return an engine that has read all objects."""
+        """Return an engine that has read all objects, and knows which evictions are refused."""
         engine = Engine(scheduler_configuration(cycle_s=1.0), now_s)
         for resource in (*WATCHED, *engine.watched_resources()):
             for item in all_of(self.server, resource):
                 engine.cluster.apply(Change(EventType.ADDED, item, None))
+        engine.spare_protected(math.inf)
         return engine
 
 
