@@ -342,7 +342,7 @@ class Cluster:
         """Restore the promise of an earlier leader from the nominated node of `pod`."""
         uid, node_name = Uid(pod.metadata.uid), pod.status.nominated_node_name
         said = known.status.nominated_node_name if known is not None else ""
-        # A pod in a request has its place there, and an old nomination says nothing new.
+        # A pod in a request has its place there, and an old nomination is not news.
         if node_name and node_name != said and self.holds.get(uid) is None:
             key = self._members.place(pod).job
             self.promises.take_up(key, uid, node_name, self._clock())
