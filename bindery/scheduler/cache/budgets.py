@@ -93,8 +93,8 @@ class Budgets:
         """Return the first budget that forbids the eviction of the pod of `task`; None if none."""
         return next((each for each in self.of(task) if each.status.disruptions_allowed <= 0), None)
 
-    def counts(self, task: Task) -> bool:
-        """Return whether the pod of `task` is ready, so that budgets count its eviction."""
+    def apply_to(self, task: Task) -> bool:
+        """Return whether budgets apply to the eviction of `task`: whether its pod is ready."""
         pod = self._pod_of(task)
         return pod is not None and is_ready(pod)
 

@@ -190,7 +190,7 @@ class Evictor:
         """
         easings, used = self._budgets.easings, Counter[BudgetKey]()
         for eviction in plan:
-            if not self._budgets.counts(eviction.task):
+            if not self._budgets.apply_to(eviction.task):
                 continue
             for budget in self._budgets.of(eviction.task):
                 key = budget.metadata.namespace, budget.metadata.name
