@@ -79,7 +79,7 @@ format: $(VENV)/ready ## Bring the code into the house's form.
 
 crds: $(VENV)/ready ## Write definitions, the chart's files and generated pages from the sources.
 	$(RUN)/python -m bindery.kube.objects.definitions crds/ charts/bindery/crds/
-	$(RUN)/python -m bindery.api.reference docs/configuration.md
+	$(RUN)/python -m tests.house.configurationreference docs/configuration.md
 	$(RUN)/python -m tests.house.nodecorereference docs/nodecore-reference.md
 	$(RUN)/python -m tests.house.kindreference docs/kinds.md
 	$(RUN)/python -m tests.house.commandreference docs/commands.md

@@ -10,7 +10,7 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,15 +22,16 @@ from benchmarks.workload import Wire, node_name
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder
-from bindery.kube.objects.budgets import DISRUPTION_BUDGETS, DisruptionBudget
+from bindery.kube.objects.budgets import DISRUPTION_BUDGETS
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
 from bindery.kube.watches.store import Change, EventType
 from bindery.observability import logs
+from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.cluster import Cluster as Cache
 from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import JobKey, Task
+from bindery.scheduler.model.jobs import JobKey
 
 _AT_ONCE: Final = 16
 _COUNT_S: Final = 120.0
@@ -55,18 +56,6 @@ async def bare(client: Client, cache: Cache) -> None:
         await client.evict(task.namespace, task.name, task.uid)
 
 
-class _NoBudgets:
-    """Knows no disruption budget."""
-
-    budget_easings = 0
-
-    def budgets_of(self, _task: Task) -> Sequence[DisruptionBudget]:
-        return ()
-
-    def is_ready(self, _task: Task) -> bool:
-        return True
-
-
 def by_evictor(*, plans: bool = False, knows_budgets: bool = True) -> Evict:
     """Return how the evictor does it. `plans`: each pod is a plan of its own."""
 
@@ -75,7 +64,7 @@ def by_evictor(*, plans: bool = False, knows_budgets: bool = True) -> Evict:
             client,
             EventRecorder(client, "benchmark"),
             lambda: None,
-            cache if knows_budgets else _NoBudgets(),
+            cache.budgets if knows_budgets else Budgets(lambda _task: None),
         )
         evictor.submit(
             [

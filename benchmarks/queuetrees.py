@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from bindery.scheduler.fairness.division import UNLIMITED, Amounts, Demand, QueueTree
+from bindery.scheduler.fairness.division import Amounts, Demand, QueueTree
 
 _LEVELS: Final = (0.01, 0.09, 0.3, 0.6)
 """Parts of all queues by level, from the root down."""
@@ -47,7 +47,7 @@ def four_levels(count: int) -> Division:
     demand = Demand(
         quota=np.floor(request / unit[:, None] * random.uniform(0, 0.2, shape)) * unit[:, None],
         weight=random.integers(0, 5, shape).astype(np.float64),
-        limit=np.where(limited, np.floor(request / 2), UNLIMITED),
+        limit=np.where(limited, np.floor(request / 2), np.inf),
         request=request,
         usage=random.uniform(0, 1 / count, shape),
     )

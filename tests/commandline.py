@@ -31,6 +31,8 @@ class CommandLine:
         self._captured.readouterr()
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["bindery", *arguments])
+            # Else help names the module with which Python was started, such as `pytest`.
+            patch.setattr(sys.modules["__main__"], "__package__", None)
             patch.setenv("COLUMNS", str(columns))
             try:
                 main()

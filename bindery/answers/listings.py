@@ -144,13 +144,20 @@ def _condition_of_pod(pod: Pod) -> Condition | None:
     return next((item for item in conditions if item.type == _POD_SCHEDULED), None)
 
 
+def _why(condition: Condition | None) -> dict[str, str]:
+    """Return why a pod waits by its condition `PodScheduled`, in the fields of a row."""
+    if condition is None or condition.status == "True":
+        return {"reason": "", "message": "", "waits": ""}
+    reason, message = condition.reason, condition.message
+    return {"reason": reason, "message": message, "waits": f"{reason}: {message}"}
+
+
 def _missing_row(
     name: str, pods: Sequence[Pod], waiting: Sequence[Pod], snapshot: ClusterSnapshot, now: datetime
 ) -> Row:
     """Return the row of a missing PodGroup that `pods` name."""
     oldest = min(waiting, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
     condition = _condition_of_pod(oldest)
-    waits = condition is not None and condition.status != "True"
     return {
         "namespace": oldest.metadata.namespace,
         "name": name,
@@ -162,11 +169,7 @@ def _missing_row(
         "pods": len(pods),
         "turn": "",
         "age": age(oldest.metadata.creation_timestamp, now),
-        "reason": condition.reason if condition is not None and waits else "",
-        "message": condition.message if condition is not None and waits else "",
-        "waits": f"{condition.reason}: {condition.message}"
-        if condition is not None and waits
-        else "",
+        **_why(condition),
         "idle": False,
     }
 
@@ -175,7 +178,6 @@ def _single_row(pod: Pod, snapshot: ClusterSnapshot, now: datetime) -> Row:
     meta = pod.metadata
     is_planned = meta.uid in snapshot.requested_nodes
     condition = _condition_of_pod(pod)
-    waits = condition is not None and condition.status != "True" and not is_planned
     return {
         "namespace": meta.namespace,
         "name": f"pod/{meta.name}",
@@ -187,11 +189,7 @@ def _single_row(pod: Pod, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "pods": 1,
         "turn": "",
         "age": age(meta.creation_timestamp, now),
-        "reason": condition.reason if condition is not None and waits else "",
-        "message": condition.message if condition is not None and waits else "",
-        "waits": f"{condition.reason}: {condition.message}"
-        if condition is not None and waits
-        else "",
+        **_why(None if is_planned else condition),
         "idle": False,
     }
 

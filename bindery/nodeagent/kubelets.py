@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.objects.watched import Node
 from bindery.nodeagent import held as records
@@ -25,8 +23,6 @@ from bindery.nodecore.errors import NodeCoreError, StateError
 DEVICE_DIRECTORY: Final = "device-plugins"
 """Directory of the device manager's checkpoint, below the kubelet's directory."""
 NOT_STARTED: Final = "Failed to start ContainerManager"
-
-log = structlog.get_logger(__name__)
 
 
 class Kubelets:

@@ -12,8 +12,6 @@ HOSTNAME: Final = "Hostname"
 INTERNAL_IP: Final = "InternalIP"
 
 PROVIDED_NODE_IP: Final = "alpha.kubernetes.io/provided-node-ip"
-UNINITIALIZED_TAINT: Final = "node.cloudprovider.kubernetes.io/uninitialized"
-"""The taint of a new node until the external cloud provider has looked at it."""
 
 POLL_PERIOD_S: Final = 10.0
 

@@ -168,7 +168,7 @@ def _cpu_version(blob: bytes) -> tuple[int, cpu.CpuCheckpoint]:
         return 2, cpu.decode_v2(blob)
     except CorruptCheckpointError:
         with suppress(CorruptCheckpointError):
-            return 3, cpu.decode_v3(blob)  # without pods, only the checksum tells the version
+            return 3, cpu.decode_v3(blob)  # without pods, only the checksum shows the version
         raise
 
 
@@ -240,7 +240,7 @@ def _memory_version(blob: bytes) -> tuple[int, memory.MemoryCheckpoint]:
         return 1, memory.decode_v1(blob)
     except CorruptCheckpointError:
         with suppress(CorruptCheckpointError):
-            return 2, memory.decode_v2(blob)  # without pods, only the checksum tells the version
+            return 2, memory.decode_v2(blob)  # without pods, only the checksum shows the version
         raise
 
 

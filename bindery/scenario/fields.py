@@ -70,11 +70,6 @@ def _parse_grace(value: object) -> float:
     return parse_duration(value)
 
 
-def format_duration(seconds: float) -> str:
-    """Return `seconds` as `parse_duration` reads it."""
-    return f"{seconds:g}s"
-
-
 def _as_sequence(value: object) -> object:
     is_many = isinstance(value, Sequence) and not isinstance(value, str)
     return value if is_many else (value,)

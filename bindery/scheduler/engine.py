@@ -256,7 +256,7 @@ class Engine:
         """Spare the pods of exhausted budgets `until`, as the loop does after the first refusal."""
         cluster = self.cluster
         tasks = cluster.state.tasks.values()
-        spared = [task.uid for task in tasks if cluster.blocking_budget(task)]
+        spared = [task.uid for task in tasks if cluster.budgets.blocking(task)]
         cluster.failures.spare(spared, until)
 
     @contextmanager

@@ -178,7 +178,7 @@ class Scheduler:
             client,
             self._events,
             feed.changed.set,
-            engine.cluster,
+            engine.cluster.budgets,
             partial(promised, engine.cluster),
         )
         self._results = _Results.of(client, engine, self._events)

@@ -61,7 +61,7 @@ def with_condition(snapshot: ClusterSnapshot, group: str, status: str) -> Cluste
     return replace(snapshot, groups=groups)
 
 
-def test_a_gang_with_idle_gpus_is_marked_and_says_why() -> None:
+def test_a_gang_with_idle_gpus_is_marked_and_has_the_reason() -> None:
     idle = Condition(type=GPUS_IDLE, status="True", reason=GPUS_IDLE, message="none is used")
     found = snapshot_of(SCENARIO)
     groups = tuple(

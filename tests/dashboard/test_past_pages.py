@@ -123,7 +123,7 @@ def test_a_person_without_the_right_reads_neither_claimants_nor_nodes_nor_trends
     assert "n1" in seen(rights("team", nodes=True))
 
 
-def test_the_trend_of_a_queue_is_drawn_told_as_text_and_a_table() -> None:
+def test_the_trend_of_a_queue_is_a_drawing_a_text_and_a_table() -> None:
     text = page("queue", PathParts("", "q"), "html")
 
     assert text.count("<polyline") == 4

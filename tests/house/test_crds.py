@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bindery.api import reference
 from bindery.api.names import API_VERSION, GROUP
 from bindery.kube.errors import ApiError
 from bindery.kube.objects import definitions
 from bindery.kube.objects.resources import Resource
 from devcluster.plane import ControlPlane
 from tests.administrator import Administrator, Plain
+from tests.house import configurationreference
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(f"{kind.kind_info.plural}.yaml" for kind in definitions.KINDS)
@@ -188,4 +188,4 @@ def test_a_bind_request_with_only_a_fencing_token_is_accepted(cluster: Administr
 def test_the_page_of_configuration_keys_is_generated_from_the_models() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
-    assert page == reference.page(), "the models changed: run `make crds`"
+    assert page == configurationreference.page(), "the models changed: run `make crds`"

@@ -12,8 +12,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import structlog
-
 from bindery.api.bindrequest import BindFailureReason
 from bindery.api.times import timestamp_milli
 from bindery.binder.outcome.fencing import Fence
@@ -38,8 +36,6 @@ from bindery.binder.statements.run_start import PodClaims, RunStart
 from bindery.kube.errors import KubeError
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
 from bindery.kube.objects.watched import Meta
-
-_log: Final = structlog.get_logger(__name__)
 
 _FRESH_S: Final = 10.0
 """Seconds within which parts that came together are used unread; older parts are read again."""

@@ -10,15 +10,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, Self
 
-import structlog
 from aiohttp import web
 from prometheus_client import Counter
 
 from bindery.binder.webhook.answers import MalformedReviewError, Review
 from bindery.kube.access.credentials import load_pem
 from bindery.observability.listening import serving
-
-_log: Final = structlog.get_logger(__name__)
 
 _MOST_BYTES: Final = 4 * 2**20
 """More than the API server's own limit for an object."""

@@ -161,7 +161,7 @@ def _claims(group: PodGroup) -> Iterator[tuple[Selector, _Claim]]:
     meta = group.metadata
     for member in group.spec.members:
         given = list(_selections(member))
-        if len(given) == 1:  # else it is a mistake, which the group's condition tells
+        if len(given) == 1:  # else it is a mistake, which the group's condition names
             claim = _Claim(
                 meta.creation_timestamp or "", meta.name, frozenset(member.pod_labels.items())
             )

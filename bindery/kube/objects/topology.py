@@ -116,4 +116,3 @@ class HyperNode(CustomResource, frozen=True, rename="camel", kw_only=True, gc=Fa
 
 TOPOLOGIES: Final = own_kind(Topology)
 HYPER_NODES: Final = own_kind(HyperNode)
-RESOURCES: Final = (TOPOLOGIES, HYPER_NODES)

@@ -163,12 +163,12 @@ def _directories(path: Path) -> list[str]:
         return [each.name for each in entries if each.is_dir(follow_symlinks=False)]
 
 
-def of_machine(root: Path = ROOT) -> tuple[CgroupFiles, int, Subsystems]:
+def of_machine() -> tuple[CgroupFiles, int, Subsystems]:
     """Return the cgroups of this machine, their version, and where controllers are mounted."""
-    if (root / _CONTROLLERS).exists():
-        return UnifiedFiles(root), 2, subsystems([Mount(str(root), "cgroup2")], is_unified=True)
+    if (ROOT / _CONTROLLERS).exists():
+        return UnifiedFiles(ROOT), 2, subsystems([Mount(str(ROOT), "cgroup2")], is_unified=True)
     # Also trees of controllers that are not written: runtimes make cgroups there, which stay.
-    points = {path.name: path for path in sorted(root.glob("*")) if path.is_dir()}
+    points = {path.name: path for path in sorted(ROOT.glob("*")) if path.is_dir()}
     mounts = [Mount(str(path), "cgroup", (name,)) for name, path in points.items()]
     return SplitFiles(points), 1, subsystems(mounts, is_unified=False)
 
@@ -179,7 +179,7 @@ class PodCgroupKeeper:
     def __init__(
         self, manager: Callable[[], ContainerManager], files: CgroupFiles, version: int
     ) -> None:
-        self._manager, self._version = manager, version
+        self._manager = manager
         self._cgroups = CgroupManager(files, names.CGROUPFS, version)
 
     def prepare(self) -> None:

@@ -24,7 +24,6 @@ from bindery.nodeagent.containers.podspec import (
 from bindery.nodeagent.containers.runtime import Runtime
 
 _MOST_OUTPUT: Final = 10 * 1024
-_MOST_HEAD: Final = 128
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = 1
 _AGENTS: Final = "kube-probe/1.36"

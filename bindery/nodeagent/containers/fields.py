@@ -143,18 +143,6 @@ _INIT: Final = "initContainers"
 _APPS: Final = "containers"
 
 
-def rule_of(path: str) -> FieldRule | None:
-    """Return the rule for a field of the spec: its own, or the nearest above it."""
-    if path.partition(".")[0] == _INIT:
-        path = path.replace(_INIT, _APPS, 1)
-    known = {rule.path: rule for rule in RULES if rule.values is None}
-    while path:
-        if path in known:
-            return known[path]
-        path = path.rpartition(".")[0]
-    return None
-
-
 def refusals(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield why each field of a pod's spec is refused, the path first."""
     for rule in _REFUSING:

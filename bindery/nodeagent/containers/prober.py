@@ -6,7 +6,6 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from random import Random
 from typing import Final
 
 from bindery.nodeagent.containers.checks import Checks, Target
@@ -51,10 +50,9 @@ class Prober:
         changed: Callable[[], None],
         report: Report,
         clock: Callable[[], float],
-        random: Random,
     ) -> None:
         self._checks, self._current, self._changed = checks, current, changed
-        self._report, self._clock, self._random = report, clock, random
+        self._report, self._clock = report, clock
         self._verdicts: dict[ProbeKind, dict[str, ProbeVerdict]] = {kind: {} for kind in ProbeKind}
         self._tasks: dict[tuple[str, ProbeKind], asyncio.Task[None]] = {}
         self._probes: dict[tuple[str, ProbeKind], _Probe] = {}

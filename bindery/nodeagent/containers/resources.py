@@ -224,7 +224,7 @@ class NodeResources:
 
     def _asking(self, pod: RunPod) -> tuple[Candidate, Mapping[str, int], ClaimingPod | None]:
         seen = self._node_object()
-        # What plugins have told the node is newer than what its object has.
+        # The amounts from plugins are newer than those of the node's object.
         devices = self._sockets.status().devices.allocatable
         allocatable = {**allocatable_of(self.node, seen), **devices}
         return candidate_of(pod, seen), allocatable, claims_of(pod)

@@ -79,7 +79,6 @@ class PodWorker:
             changed=self.wake,
             report=lambda kind, reason, text: parts.report(self.pod, kind, reason, text),
             clock=parts.clock,
-            random=parts.random,
         )
         self._apps = rules.written(pod.status.container_statuses)
         self._inits = rules.written(pod.status.init_container_statuses)

@@ -17,7 +17,6 @@ from bindery.nodeagent.sockets.definitions import pluginregistration_pb2 as api
 
 DRA: Final = "DRAPlugin"
 CSI: Final = "CSIPlugin"
-DEVICES: Final = "DevicePlugin"
 _SERVICE: Final = api.DESCRIPTOR.services_by_name["Registration"]
 
 log = structlog.get_logger(__name__)

@@ -20,8 +20,6 @@ CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER: Final = "kubernetes.io/kubelet-serving"
 NAME_PREFIX: Final = "node-csr-"
 """Of the first request, whose name follows from its content so that it is found again."""
-GENERATE_NAME: Final = "csr-"
-"""Of the requests that rotate."""
 
 _CLIENT_AUTH: Final = "client auth"
 _SERVER_AUTH: Final = "server auth"

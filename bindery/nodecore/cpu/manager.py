@@ -21,8 +21,6 @@ from bindery.nodecore.topology.hints import ProviderHints
 
 NONE: Final = "none"
 
-RECONCILE_PERIOD_S: Final = 10
-
 _MILLI: Final = 1000
 
 

@@ -22,8 +22,6 @@ INITIALIZED: Final = "Initialized"
 CONTAINERS_READY: Final = "ContainersReady"
 POD_SCHEDULED: Final = "PodScheduled"
 READY_TO_START: Final = "PodReadyToStartContainers"
-OWN_CONDITIONS: Final = (READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, POD_SCHEDULED)
-"""The conditions that the kubelet writes, in its order."""
 
 _TRUE: Final = "True"
 _FALSE: Final = "False"

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.nodecore.prediction.zones import Counts, NodeZones, is_memory
+from bindery.nodecore.prediction.zones import Counts, NodeZones
 from bindery.nodecore.topology import policies
 from bindery.nodecore.topology.manager import CONTAINER_SCOPE, POD_SCOPE
 
@@ -46,7 +46,7 @@ class ZoneArrays:
         prefer_closest: bool [N].
         threads_per_core: int64 [N]; 0 without full-pcpus-only.
         split: float64 [N, Z].
-        groups: uint8 [N, Z]; masks. 0 is an unused zone, see `used_alone`.
+        groups: uint8 [N, Z]; masks. 0 is an unused zone.
         distances: float64 [N, Z, Z].
     """
 
@@ -118,18 +118,6 @@ def stack(nodes: Sequence[NodeZones]) -> ZoneArrays:
         arrays.prefer_closest[row] = node.prefer_closest
         arrays.threads_per_core[row] = node.threads_per_core
     return arrays
-
-
-def used_alone(resources: Sequence[str], free: Floats, totals: Floats) -> NDArray[np.uint8]:
-    """Return `ZoneArrays.groups` for nodes of which only counts are known.
-
-    A zone with less free memory than total counts as used alone. `free`, `totals`: float64 [N, Z,
-    R].
-    """
-    of_memory = [is_memory(name) for name in resources]
-    is_used = (free < totals)[:, :, of_memory].any(axis=2)
-    bits = (1 << np.arange(free.shape[1])).astype(np.uint8)
-    return np.where(is_used, bits, np.uint8(0))
 
 
 def _zeros(names: tuple[str, ...], count: int, zones: int) -> ZoneArrays:

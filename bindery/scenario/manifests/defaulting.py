@@ -107,7 +107,7 @@ def _prepared(pod: Pod) -> Pod:
     annotations = pod.metadata.annotations
     if not asks_for_share(annotations) or CONFIG_MAP_ANNOTATION in annotations:
         return pod
-    told = {**annotations, CONFIG_MAP_ANNOTATION: pod.metadata.name}
+    named = {**annotations, CONFIG_MAP_ANNOTATION: pod.metadata.name}
     return msgspec.structs.replace(
-        pod, metadata=msgspec.structs.replace(pod.metadata, annotations=told)
+        pod, metadata=msgspec.structs.replace(pod.metadata, annotations=named)
     )

@@ -162,7 +162,7 @@ class ReclaimRule(Rule):
         (own, other), shares = levels, session.shares
         with_claim = self._with_claim(session, claim, own)
         held = session.queue_ledger.allocated[:, other]
-        # A domain has resources that nobody requests: those without a quota are never short.
+        # A domain has resources that no pod requests: those without a quota are never short.
         exact = claim.beside_pods is not None
         share = (shares.allocatable if exact else shares.entitled)[:, own]
         for index, amount in lost.items():

@@ -2,18 +2,20 @@
 
 Owned by cluster.py. The Eviction API decides whether a pod may be evicted. The scheduler uses
 budgets to see which evictions count against the same budget, when to try a refused eviction again,
-and which budget blocks one.
+and which budget blocks one. The status of budgets may be late.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 import msgspec
 
 from bindery.kube.objects.budgets import DisruptionBudget
-from bindery.kube.objects.watched import Meta
+from bindery.kube.objects.watched import Meta, Pod
 from bindery.kube.watches.store import Key, key_of
+from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.nodereading import is_ready
 
 _MOST_EASINGS = 1000
 """Number of remembered changes, for evictions in flight. If an older change is missed, the
@@ -21,9 +23,10 @@ eviction is tried again after `SPARE_S`."""
 
 
 class Budgets:
-    """The disruption budgets of all namespaces."""
+    """The disruption budgets of all namespaces. `pod_of` returns the pod of a task, if known."""
 
-    def __init__(self) -> None:
+    def __init__(self, pod_of: Callable[[Task], Pod | None]) -> None:
+        self._pod_of = pod_of
         self._by_namespace: defaultdict[str, dict[Key, DisruptionBudget]] = defaultdict(dict)
         self._eased: deque[tuple[DisruptionBudget, ...]] = deque(maxlen=_MOST_EASINGS)
         self.easings = 0
@@ -80,6 +83,20 @@ class Budgets:
                 status = msgspec.structs.replace(budget.status, disruptions_allowed=allowed - 1)
                 counted[key] = msgspec.structs.replace(budget, status=status)
         return None
+
+    def of(self, task: Task) -> tuple[DisruptionBudget, ...]:
+        """Return the budgets that cover the pod of `task`, sorted by name."""
+        pod = self._pod_of(task)
+        return self.covering(task.namespace, pod.metadata.labels) if pod is not None else ()
+
+    def blocking(self, task: Task) -> DisruptionBudget | None:
+        """Return the first budget that forbids the eviction of the pod of `task`; None if none."""
+        return next((each for each in self.of(task) if each.status.disruptions_allowed <= 0), None)
+
+    def apply_to(self, task: Task) -> bool:
+        """Return whether budgets apply to the eviction of `task`: whether its pod is ready."""
+        pod = self._pod_of(task)
+        return pod is not None and is_ready(pod)
 
     def _note(self, *states: DisruptionBudget) -> tuple[DisruptionBudget, ...]:
         self.easings += 1

@@ -107,7 +107,7 @@ class Cluster:
         self._contests = Contests(partial(self.report_group, "PodsTaken"))
         self._orphans = Orphans()
         self.starting, self._idle = Starting(self.state.tasks), IdleGpus(self.state)
-        self.budgets = Budgets()
+        self.budgets = Budgets(self._pod_of)
         self._costs = RuleCosts(self.problems)
         self._tasks.shapes.refusals = self._costs.problems
         self._of_jobs: tuple[ClusterMemory[JobKey], ...] = (
@@ -189,27 +189,6 @@ class Cluster:
         if value is None:
             value = max([task.priority for task in job.tasks.values()], default=0)
         return value
-
-    def budgets_of(self, task: Task) -> tuple[DisruptionBudget, ...]:
-        """Return the disruption budgets that cover the pod of `task`, by name."""
-        pod = self._pod_of(task)
-        return self.budgets.covering(task.namespace, pod.metadata.labels) if pod else ()
-
-    def is_ready(self, task: Task) -> bool:
-        """Return whether the pod of `task` is ready."""
-        return (pod := self._pod_of(task)) is not None and is_ready(pod)
-
-    def blocking_budget(self, task: Task) -> DisruptionBudget | None:
-        """Return the first budget that forbids the eviction of the pod of `task`; None if none.
-
-        This reads the status of budgets, which may be late: the Eviction API may decide otherwise.
-        """
-        return next((b for b in self.budgets_of(task) if b.status.disruptions_allowed <= 0), None)
-
-    @property
-    def budget_easings(self) -> int:
-        """Number of times that a disruption budget allowed more evictions than before."""
-        return self.budgets.easings
 
     def catch_up_on_budgets(self, easings: int) -> None:
         """Allow evictions under the budgets that changed since `easings` had the given value."""
@@ -363,7 +342,7 @@ class Cluster:
         """Restore the promise of an earlier leader from the nominated node of `pod`."""
         uid, node_name = Uid(pod.metadata.uid), pod.status.nominated_node_name
         said = known.status.nominated_node_name if known is not None else ""
-        # A pod in a request has its place there, and an old nomination says nothing new.
+        # A pod in a request has its place there, and an old nomination is not news.
         if node_name and node_name != said and self.holds.get(uid) is None:
             key = self._members.place(pod).job
             self.promises.take_up(key, uid, node_name, self._clock())

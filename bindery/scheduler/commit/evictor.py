@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 import structlog
@@ -25,9 +24,9 @@ from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundErro
 from bindery.kube.events.recorder import EventRecorder, ObjectReference
 from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
-from bindery.kube.objects.budgets import DisruptionBudget
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
+from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.commit.metrics import EVICTIONS
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Task, Uid
@@ -47,27 +46,13 @@ BudgetKey = tuple[str, str]
 """Namespace and name of a disruption budget."""
 
 
-class KnownBudgets(Protocol):
-    """The known disruption budgets; the cluster implements it."""
-
-    def budgets_of(self, task: Task) -> Sequence[DisruptionBudget]:
-        """Return the disruption budgets that cover the pod of `task`, by name."""
-
-    def is_ready(self, task: Task) -> bool:
-        """Return whether the pod of `task` is ready, so that its eviction needs its budgets."""
-
-    @property
-    def budget_easings(self) -> int:
-        """Number of times that a disruption budget allowed more evictions than before."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Problem:
     """Why an eviction was refused."""
 
     text: str
     easings: int
-    """The cluster's `budget_easings` before the request."""
+    """`Budgets.easings` before the request."""
     retry_after_s: float | None = None
     """The API server's Retry-After, as for a budget that is not computed yet; None if none."""
 
@@ -109,7 +94,7 @@ class Evictor:
         client: Client,
         events: EventRecorder,
         wake: Callable[[], None],
-        budgets: KnownBudgets,
+        budgets: Budgets,
         promised: Callable[[JobKey], Sequence[tuple[Pod, str]]] = lambda _job: (),
     ) -> None:
         """`promised`: returns the pods of a job that will be nominated, with their nodes."""
@@ -203,11 +188,11 @@ class Evictor:
         A dry run passes for each pod alone, however many the plan evicts under one budget. Begun,
         such a plan would lose pods for nothing, again whenever its controller replaces them.
         """
-        easings, used = self._budgets.budget_easings, Counter[BudgetKey]()
+        easings, used = self._budgets.easings, Counter[BudgetKey]()
         for eviction in plan:
-            if not self._budgets.is_ready(eviction.task):
+            if not self._budgets.apply_to(eviction.task):
                 continue
-            for budget in self._budgets.budgets_of(eviction.task):
+            for budget in self._budgets.of(eviction.task):
                 key = budget.metadata.namespace, budget.metadata.name
                 used[key] += 1
                 if 1 < used[key] > budget.status.disruptions_allowed:
@@ -284,12 +269,12 @@ class Evictor:
 
         The order is always the same, which avoids deadlocks.
         """
-        metas = (budget.metadata for budget in self._budgets.budgets_of(task))
+        metas = (budget.metadata for budget in self._budgets.of(task))
         return tuple((meta.namespace, meta.name) for meta in metas)
 
     async def _evict(self, eviction: Eviction, *, dry_run: bool) -> _Problem | None:
         """Evict one pod; return why it was refused, None if it is being deleted or gone."""
-        task, easings = eviction.task, self._budgets.budget_easings
+        task, easings = eviction.task, self._budgets.easings
         try:
             async with self._calls:
                 await self._client.evict(task.namespace, task.name, task.uid, dry_run=dry_run)

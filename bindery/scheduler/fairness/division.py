@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 Amounts = NDArray[np.float64]
 """[resource, queue], in ledger units."""
 
-UNLIMITED = np.inf
-
 _DIGITS = 9
 """Decimal digits of slices in units; smaller differences are floating-point errors."""
 

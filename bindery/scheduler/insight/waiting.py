@@ -323,7 +323,7 @@ def _victims(session: Session, job: Job, engine: Engine) -> VictimPlan | None:
                 job,
                 configuration.actions,
                 most_moved(configuration),
-                engine.cluster.blocking_budget,
+                engine.cluster.budgets.blocking,
             )
     finally:
         session.futures.clear()

@@ -73,7 +73,6 @@ class Domain:
 
 AskedDomain = tuple[BoolColumn, Sequence[Task]]
 """An exclusive domain that waiting pods want: its node rows, as a mask, and the pods."""
-NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 EVERYWHERE = Domain(None)
 """The domain of pods without a constraint."""
 

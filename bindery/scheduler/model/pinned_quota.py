@@ -21,7 +21,7 @@ class PinnedQuota:
     def __init__(self, state: PlanState) -> None:
         self._state = state
 
-    @cached_property  # mostly nobody asks, and the sums of thousands of queues take milliseconds
+    @cached_property  # seldom needed, and the sums of thousands of queues take milliseconds
     def _held(self) -> IntColumns:
         queues = self._state.queues
         return rolled_up(queues.non_preemptible, queues.chains())

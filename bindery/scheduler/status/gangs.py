@@ -214,7 +214,7 @@ def _scheduled(
 def _shortage(job: Job, around: Around) -> tuple[str, str]:
     """Return reason and text for a gang below its minimum without waiting pods."""
     losses = [task.loss for task in job.tasks.values() if task.loss]
-    if around.is_ending:  # its pods are deleted, and nobody creates others
+    if around.is_ending:  # its pods are deleted, and no controller creates others
         return JobReason.NOT_ENOUGH_PODS, f"namespace {job.key.namespace} is being deleted"
     if job.gated_count and job.is_satisfied:  # it needs none of its pods
         return JobReason.GATED, gated_text(job)

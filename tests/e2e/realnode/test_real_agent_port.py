@@ -77,7 +77,7 @@ def pods(cluster: RealCluster, administrator: Administrator, node: RealNode) -> 
         ("errs", ["--previous", "--since-time=2100-01-01T00:00:00Z"]),
     ],
 )
-def test_logs_are_those_that_a_kubelet_shows(
+def test_logs_are_equal_to_the_logs_of_a_kubelet(
     pods: Pods, node: RealNode, name: str, words: list[str]
 ) -> None:
     found = []

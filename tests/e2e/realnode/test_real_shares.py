@@ -185,7 +185,7 @@ async def test_containers_of_a_pod_get_the_requests_that_they_name(
     assert (large["CUDA_DEVICE_MEMORY_LIMIT_0"], large["CUDA_DEVICE_SM_LIMIT"]) == ("2048m", "9")
 
 
-async def test_a_container_that_uses_two_requests_does_not_start_and_is_told_why(
+async def test_a_container_that_uses_two_requests_does_not_start_and_has_the_reason(
     corner: Corner, observer: Observer, node: SharesNode
 ) -> None:
     requests = request("small", memory="1Gi", cores="5"), request("large", memory="2Gi", cores="9")

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from bindery.nodeagent.containers.fields import RULES, Fate, FieldRule, refusals, rule_of
+from bindery.nodeagent.containers.fields import RULES, Fate, FieldRule, refusals
 from bindery.nodeagent.containers.podspec import RunPodSpec
 from devcluster.plane import ControlPlane
 from tests.nodeagent.containers.fieldtable import DOCUMENT, written
 from tests.nodeagent.containers.podfields import of_schema, of_struct, with_value
 
 REFUSED = [rule for rule in RULES if rule.fate is Fate.REFUSED]
+BY_PATH = {rule.path: rule for rule in RULES if rule.values is None}
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +20,15 @@ def published(control_plane: ControlPlane) -> list[str]:
     """The fields of `PodSpec`, from the schema of the API server."""
     document: Any = json.loads(control_plane.kubectl("get", "--raw", "/openapi/v3/api/v1"))
     return of_schema(document)
+
+
+def rule_of(path: str) -> FieldRule | None:
+    """Return the rule for a field of the spec: its own, or the nearest above it."""
+    names = path.split(".")
+    if names[0] == "initContainers":
+        names[0] = "containers"
+    above = (".".join(names[:end]) for end in range(len(names), 0, -1))
+    return next((BY_PATH[each] for each in above if each in BY_PATH), None)
 
 
 @pytest.mark.e2e

@@ -85,15 +85,15 @@ def test_a_budget_counts_the_pods_of_its_namespace_that_its_selector_matches() -
     add(cluster, budget("z"), second)
 
     found = {
-        name: [each.metadata.name for each in cluster.budgets_of(task(cluster, name))]
+        name: [each.metadata.name for each in cluster.budgets.of(task(cluster, name))]
         for name in ("guarded", "other", "elsewhere")
     }
 
     assert found == {"guarded": ["a-second", "z"], "other": [], "elsewhere": []}
-    blocking = cluster.blocking_budget(task(cluster, "guarded"))
+    blocking = cluster.budgets.blocking(task(cluster, "guarded"))
     assert blocking is not None
     assert blocking.metadata.name == "z"
-    assert cluster.blocking_budget(task(cluster, "other")) is None
+    assert cluster.budgets.blocking(task(cluster, "other")) is None
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_budget_change_before_the_refusal_is_processed_allows_a_retry(
 ) -> None:
     engine = contested()
     assert evicted(engine) == ["rich"]
-    asked_at = engine.cluster.budget_easings
+    asked_at = engine.cluster.budgets.easings
 
     ease(engine.cluster)
     refuse(engine, asked_at)
@@ -158,7 +158,7 @@ def test_a_budget_change_before_the_eviction_was_requested_causes_no_retry(
     assert evicted(engine) == ["rich"]
 
     ease(engine.cluster)
-    refuse(engine, engine.cluster.budget_easings)
+    refuse(engine, engine.cluster.budgets.easings)
 
     assert evicted(engine) == []
 

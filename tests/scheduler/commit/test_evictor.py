@@ -96,7 +96,7 @@ async def carried_out(
     cluster, evictions = plans(names, [of_letter(letter) for letter in letters], by)
     answers: Any = Answers(refuses)
     silent: Any = Silent()
-    evictor = Evictor(answers, silent, lambda: None, cluster)
+    evictor = Evictor(answers, silent, lambda: None, cluster.budgets)
     evictor.submit(evictions)
     await answers.answer_all(evictor)
     return answers, evictor
@@ -158,7 +158,7 @@ async def test_a_plan_that_needs_more_of_a_budget_than_it_allows_is_not_begun(
         modify(cluster, ready_pod(task.name))
     answers: Any = Answers()
     silent: Any = Silent()
-    evictor = Evictor(answers, silent, lambda: None, cluster)
+    evictor = Evictor(answers, silent, lambda: None, cluster.budgets)
     evictor.submit(evictions)
 
     await answers.answer_all(evictor)
@@ -179,8 +179,8 @@ async def test_a_refusal_has_the_number_of_budget_changes_known_at_its_request()
     cluster, evictions = plans("a", [of_letter("a")], by=1)
     answers: Any = Answers(refuses=["a0"])
     silent: Any = Silent()
-    evictor = Evictor(answers, silent, lambda: None, cluster)
-    before = cluster.budget_easings
+    evictor = Evictor(answers, silent, lambda: None, cluster.budgets)
+    before = cluster.budgets.easings
     evictor.submit(evictions)
     await answers.asked.wait()
 
@@ -189,7 +189,7 @@ async def test_a_refusal_has_the_number_of_budget_changes_known_at_its_request()
 
     [refused] = evictor.refused
     assert refused.budget_easings == before
-    assert cluster.budget_easings == before + 1
+    assert cluster.budgets.easings == before + 1
 
 
 async def test_pods_are_nominated_before_the_first_eviction_for_them() -> None:
@@ -198,7 +198,7 @@ async def test_pods_are_nominated_before_the_first_eviction_for_them() -> None:
     answers: Any = Answers()
     silent: Any = Silent()
     nominated = [(pod("claimant"), "n")]
-    evictor = Evictor(answers, silent, lambda: None, cluster, lambda _job: nominated)
+    evictor = Evictor(answers, silent, lambda: None, cluster.budgets, lambda _job: nominated)
     evictor.submit(evictions)
 
     await answers.answer_all(evictor)
@@ -231,7 +231,9 @@ async def test_a_pod_that_has_changed_is_nominated_unless_it_is_bound_or_another
     cluster, evictions = plans("a", (), by=1)
     answers: Any = Changed()
     silent: Any = Silent()
-    evictor = Evictor(answers, silent, lambda: None, cluster, lambda _job: [(pod("claimant"), "n")])
+    evictor = Evictor(
+        answers, silent, lambda: None, cluster.budgets, lambda _job: [(pod("claimant"), "n")]
+    )
     evictor.submit(evictions)
 
     await answers.answer_all(evictor)
@@ -243,7 +245,7 @@ async def test_a_plan_is_undecided_from_its_dry_run_until_the_loop_takes_its_ref
     cluster, evictions = plans("ab", (), by=1)
     answers: Any = Answers(refuses_tries=["a0"])
     silent: Any = Silent()
-    evictor = Evictor(answers, silent, lambda: None, cluster)
+    evictor = Evictor(answers, silent, lambda: None, cluster.budgets)
     refused, accepted = (eviction.preemptor for eviction in evictions)
     evictor.submit(evictions)
     await asyncio.sleep(0)

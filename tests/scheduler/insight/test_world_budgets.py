@@ -17,7 +17,7 @@ def world(allowed: int) -> World:
 
 def blocking(known: World) -> list[str]:
     cluster = known.engine.cluster
-    found = (cluster.blocking_budget(cluster.state.tasks[uid]) for uid in PODS)
+    found = (cluster.budgets.blocking(cluster.state.tasks[uid]) for uid in PODS)
     return [each.full_name for each in found if each is not None]
 
 

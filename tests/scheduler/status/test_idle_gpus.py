@@ -131,7 +131,7 @@ def test_a_changed_queue_changes_who_is_idle() -> None:
     assert condition(engine, GPUS_IDLE) is not None
 
 
-def test_devices_that_the_kubelet_reports_as_unhealthy_are_told_at_their_gang() -> None:
+def test_devices_that_the_kubelet_reports_as_unhealthy_are_shown_at_their_gang() -> None:
     engine = world(sick_pod("a", "Unhealthy", "Xid 79"), sick_pod("b", "Healthy"), rule=queue())
 
     sick = condition(engine, DEVICES_UNHEALTHY)

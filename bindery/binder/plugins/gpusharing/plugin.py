@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
-import structlog
 from pydantic import BaseModel
 
 from bindery.api import gpushare
@@ -32,7 +31,6 @@ from bindery.kube.events.recorder import EventRecorder
 from bindery.kube.objects.bindrequests import PodBinding
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 
-_log: Final = structlog.get_logger(__name__)
 _COMPONENT: Final = "bindery-binder"
 
 

@@ -31,8 +31,6 @@ from bindery.nodeagent.containers.serving.callers import (
 )
 from bindery.observability.listening import serving
 
-PORT: Final = 10250
-"""The kubelet's."""
 _TRUE: Final = ("1", "true")
 _TEXT: Final = "text/plain; version=0.0.4"
 

@@ -119,7 +119,7 @@ def _request(
         wanted -= _count(each)
         if wanted <= 0:
             return None, list(_mappings(container, resource, reused))
-    # The name tells kubelet nothing, but kube-scheduler's is kept: users know it.
+    # The name means nothing to the kubelet. It is kube-scheduler's, as users know that one.
     name = f"container-{index}-request-{names.index(resource)}"
     exactly = ExactRequest(device_class_name=class_name, count=wanted)
     own = DeviceRequest(name=name, exactly=exactly)

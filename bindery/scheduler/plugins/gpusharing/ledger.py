@@ -72,7 +72,7 @@ class DeviceLedger:
         table = self._table
         room = table.candidates(share, row, now=now)
         apart = self._of_other_jobs(task, row, room.tolist())
-        # The message tells full devices apart from the job's own pods in the way.
+        # The message distinguishes full devices from the job's own pods in the way.
         if len(apart) < share.devices:
             raise LedgerRefusalError(self._refusal(share, row, len(room) >= share.devices))
         if share.portion == WHOLE:  # free devices are equal, so plugins have no choice

@@ -191,7 +191,7 @@ def test_memory_stays_used_together_when_another_pod_that_used_it_so_ends() -> N
 @pytest.mark.parametrize(
     ("together", "zones"), [(None, {}), ([[0, 1]], {}), ([], {"c": ("n", [0])})]
 )
-def test_memory_on_two_zones_is_used_together_only_if_the_record_says_so(
+def test_memory_on_two_zones_is_used_together_only_if_the_record_has_it_so(
     together: list[list[int]] | None, zones: Mapping[str, object]
 ) -> None:
     """Two containers may have theirs alone. Records of earlier versions do not distinguish them."""
@@ -204,7 +204,7 @@ def test_memory_on_two_zones_is_used_together_only_if_the_record_says_so(
     assert world.zones() == zones
 
 
-def test_the_record_of_a_pod_says_that_its_containers_use_memory_alone() -> None:
+def test_the_record_of_a_pod_has_which_containers_use_memory_alone() -> None:
     """Each container fits one zone, and none has room for both."""
     pair = pod("a", containers=[container(3), container(3)])
     world = NumaWorld(numa_node("n"), report("n", pods=[], policy=BEST_EFFORT), pair)
