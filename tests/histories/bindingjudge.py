@@ -64,7 +64,38 @@ class BindingJudge:
         self._requests[uid] = found, created_s
         if FENCE_LABEL in found.metadata.labels and found.is_final:
             self._announced.append((change.at_s, found.spec.fencing_token))
-        yield from _tried_too_often(found)
+        yield from self._tried_too_often(found)
+
+    def _tried_too_often(self, found: BindRequest) -> Iterator[str]:
+        """A gang that is bound in part is completed, however often that is tried."""
+        specs = {each.id: each for each in found.spec.statements}
+        for status in found.status.statements:
+            if (
+                status.failed_attempts <= found.spec.backoff_limit + 1
+                or status.phase == "Succeeded"
+            ):
+                continue
+            spec, (bound, pods) = specs[status.id], self._bound_of(status.id)
+            if not 0 < bound < (pods if spec.min_bound is None else spec.min_bound):
+                yield f"{found.metadata.name} is tried {status.failed_attempts} times"
+
+    def _bound_of(self, statement: str) -> tuple[int, int]:
+        """Return how many pods of a Statement are bound, and how many it has, in all its parts."""
+        requests = [request for request, _ in self._requests.values()]
+        return (
+            sum(
+                len(part.bound_pods)
+                for request in requests
+                for part in request.status.statements
+                if part.id == statement
+            ),
+            sum(
+                len(part.pods)
+                for request in requests
+                for part in request.spec.statements
+                if part.id == statement
+            ),
+        )
 
     def _pod(self, change: Change) -> Iterator[str]:
         caller = change.writer.caller
@@ -119,14 +150,3 @@ def unused_now(change: Change, pods: Mapping[str, Any]) -> Iterator[str]:
         is_user = not gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels)
         if is_user and groups & set(gpushare.groups(pod.metadata.labels)):
             yield f"the reservation {meta['name']} is deleted, and {pod.metadata.name} uses it"
-
-
-def _tried_too_often(found: BindRequest) -> Iterator[str]:
-    """A gang that is bound in part is completed, however often that is tried."""
-    specs = {each.id: each for each in found.spec.statements}
-    for status in found.status.statements:
-        spec = specs[status.id]
-        needed = len(spec.pods) if spec.min_bound is None else spec.min_bound
-        is_in_part = 0 < len(status.bound_pods) < needed or status.phase == "Succeeded"
-        if status.failed_attempts > found.spec.backoff_limit + 1 and not is_in_part:
-            yield f"{found.metadata.name} is tried {status.failed_attempts} times"
