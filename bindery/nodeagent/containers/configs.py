@@ -6,7 +6,8 @@ paths of logs are the kubelet's: `NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log`.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,6 +58,12 @@ class AgentPlaces:
         """Return the directory with the logs of a pod."""
         meta = pod.metadata
         return self.logs / f"{meta.namespace}_{meta.name}_{meta.uid}"
+
+    def remove_logs(self, known: Collection[str]) -> None:
+        """Remove the logs of pods whose UIDs are not among `known`; raises OSError."""
+        for each in self.logs.glob("*_*_*"):
+            if each.name.rpartition("_")[2] not in known:
+                shutil.rmtree(each)
 
 
 @dataclass(frozen=True)
