@@ -49,10 +49,14 @@ class AgentPlaces:
         return self.root / "pods" / uid
 
     def make(self, uid: str) -> None:
-        """Make the directories of a pod, which only their owner enters; raises OSError."""
+        """Make the directories of a pod, which only their owner enters; raises OSError.
+
+        After a start of the agent, its volumes can have made some before.
+        """
         own = self.pod(uid)
         for each in (own.parent, own, own / "volumes", own / "plugins", own / "containers"):
             each.mkdir(_MODE, parents=True, exist_ok=True)
+            each.chmod(_MODE)
 
     def pod_logs(self, pod: RunPod) -> Path:
         """Return the directory with the logs of a pod."""
