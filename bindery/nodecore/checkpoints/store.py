@@ -93,7 +93,7 @@ class DirectoryStore:
         (self._directory / key).unlink(missing_ok=True)
 
     def remove_unfinished(self) -> None:
-        """Remove what a process has left that was killed while it wrote."""
+        """Remove the files of writes that a kill has cut off."""
         for each in self._directory.glob(f"{TEMPORARY_PREFIX}*{_TEMPORARY_SUFFIX}"):
             each.unlink(missing_ok=True)
 
