@@ -56,7 +56,7 @@ def script() -> str:
     return f"export PYTHONPATH={checkout.ROOT}\n{command}"
 
 
-@pytest.mark.long("a hundred kills of an agent take half an hour")
+@pytest.mark.long("a hundred kills of an agent take a quarter of an hour")
 @pytest.mark.timeout(2 * 3600)
 async def test_a_node_is_as_if_its_agent_had_never_been_killed(
     cluster: RealCluster, node: RealNode, client: Client
