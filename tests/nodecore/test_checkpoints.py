@@ -283,6 +283,23 @@ def test_the_manager_creates_gets_lists_and_removes(tmp_path: Path) -> None:
         files.get("cpu_manager_state")
 
 
+def test_what_a_killed_process_has_begun_is_removed_or_replaced(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    store = DirectoryStore(state)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "replace", lambda *_: None)  # killed before it
+        store.write("cpu_manager_state", b"longer")
+        store.write("other", b"one")
+    assert len(list(state.iterdir())) == 2
+
+    store.write("cpu_manager_state", b"two")
+    assert [one.name for one in state.iterdir() if one.name.startswith(".")] == [".other.new"]
+    assert store.read("cpu_manager_state") == b"two"
+    store.remove_unfinished()
+
+    assert [one.name for one in state.iterdir()] == ["cpu_manager_state"]
+
+
 @pytest.mark.parametrize("key", ["/id1", ".id1", "   ", "___", "", "a" * 251, "id1-"])
 def test_keys_that_the_kubelet_refuses_are_refused(key: str) -> None:
     with pytest.raises(CheckpointError, match="invalid key"):

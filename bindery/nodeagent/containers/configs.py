@@ -6,7 +6,8 @@ paths of logs are the kubelet's: `NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log`.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,10 +49,14 @@ class AgentPlaces:
         return self.root / "pods" / uid
 
     def make(self, uid: str) -> None:
-        """Make the directories of a pod, which only their owner enters; raises OSError."""
+        """Make the directories of a pod, which only their owner enters; raises OSError.
+
+        After a start of the agent, its volumes can have made some before.
+        """
         own = self.pod(uid)
         for each in (own.parent, own, own / "volumes", own / "plugins", own / "containers"):
             each.mkdir(_MODE, parents=True, exist_ok=True)
+            each.chmod(_MODE)
 
     def pod_logs(self, pod: RunPod) -> Path:
         """Return the directory with the logs of a pod."""
@@ -61,6 +66,12 @@ class AgentPlaces:
     def log(self, pod: RunPod, container: str, attempt: int) -> Path:
         """Return the log of an attempt of a container."""
         return self.pod_logs(pod) / container / f"{attempt}.log"
+
+    def remove_logs(self, known: Collection[str]) -> None:
+        """Remove the logs of pods whose UIDs are not among `known`; raises OSError."""
+        for each in self.logs.glob("*_*_*"):
+            if each.name.rpartition("_")[2] not in known:
+                shutil.rmtree(each)
 
 
 @dataclass(frozen=True)

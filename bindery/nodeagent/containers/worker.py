@@ -248,8 +248,8 @@ class PodWorker:
         ending = self._ending or _Ending()
         if ending.reason or self._phase in ENDED_POD_PHASES:
             new = phase.FAILED if ending.reason else self._phase
-        # A phase is final only when no container runs any more and others can have its claims.
-        is_busy = bool(self._seen.running) or parts.resources.has_claims(pod.metadata.uid)
+        # Who sees that a pod is over gives others what it held, or removes it at once.
+        is_busy = not is_terminal or parts.resources.has_claims(pod.metadata.uid)
         shown = self._phase if new in ENDED_POD_PHASES and is_busy else new
         conditions = phase.Conditions(
             found,
@@ -386,8 +386,8 @@ class PodWorker:
         if not self._was_over and not self._is_gone and not is_refused:
             self._look(is_terminal=True)
         await self._writer.flush()
-        await self._prober.stop()
         parts.resources.release(uid)
+        await self._prober.stop()
         await parts.volumes.release(uid)
         parts.cgroups.remove(uid)
         self.ended.set()

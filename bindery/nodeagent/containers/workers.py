@@ -154,6 +154,10 @@ class PodWorkers:
                 self._orphans[uid] = self._group.create_task(self._end_orphan(uid))
         for uid in self._parts.cgroups.left() - self._workers.keys() - marks.keys():
             self._remove_cgroup(uid)
+        try:
+            self._parts.places.remove_logs(self._workers.keys() | marks.keys())
+        except OSError as error:
+            log.warning("logs of a pod stay", error=str(error))
 
     async def _end_orphan(self, uid: str) -> None:
         try:

@@ -108,11 +108,10 @@ class NodeSockets:
         self._now_s = now_s = clocks.now_s
         drivers = Drivers(now_s)
         devices = directory / deviceplugins.DIRECTORY
-        files = CheckpointManager(DirectoryStore(directory))
+        self._stores = DirectoryStore(directory), DirectoryStore(devices)
+        files, device_files = map(CheckpointManager, self._stores)
         claims = ClaimManager(files, self._pods, drivers.find)
-        self.manager = ContainerManager(
-            config, self._pods, files, CheckpointManager(DirectoryStore(devices)), now_s, claims
-        )
+        self.manager = ContainerManager(config, self._pods, files, device_files, now_s, claims)
         self._pods.use(self.manager)
         self._device_plugins = DevicePlugins(
             devices, self.manager.devices, clocks.allocate_timeout_s
@@ -149,7 +148,10 @@ class NodeSockets:
 
         Raises:
             NodeCoreError: a checkpoint cannot be used, or the settings contradict the machine.
+            OSError: a file that a killed agent has left cannot be removed.
         """
+        for store in self._stores:
+            store.remove_unfinished()
         lost = self.manager.start(containers)
         return None if lost is None else f"the state of devices is lost: {lost}"
 

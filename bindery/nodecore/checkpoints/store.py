@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -10,6 +9,8 @@ from typing import Final, Protocol, TypeVar
 from bindery.nodecore.errors import CheckpointError, CheckpointNotFoundError, RestoreError
 
 TEMPORARY_PREFIX: Final = "."
+_TEMPORARY_SUFFIX: Final = ".new"
+_TEMPORARY_MODE: Final = 0o600
 T = TypeVar("T")
 
 _LONGEST_KEY: Final = 250
@@ -59,7 +60,7 @@ class DirectoryStore:
     """A directory with one file for each key, as the kubelet has it.
 
     A write goes to a hidden file in the same directory, is flushed to the disk, and is renamed:
-    after a crash the file has the old content or the new content.
+    after a crash the file has the old content or the new content. One process writes.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -75,9 +76,9 @@ class DirectoryStore:
 
     def write(self, key: str, blob: bytes) -> None:
         """Replace the blob of `key`."""
-        handle, name = tempfile.mkstemp(dir=self._directory, prefix=TEMPORARY_PREFIX)
-        temporary = Path(name)
+        temporary = self._directory / f"{TEMPORARY_PREFIX}{key}{_TEMPORARY_SUFFIX}"
         try:
+            handle = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, _TEMPORARY_MODE)
             with os.fdopen(handle, "wb") as file:
                 file.write(blob)
                 file.flush()
@@ -90,6 +91,11 @@ class DirectoryStore:
     def remove(self, key: str) -> None:
         """Remove the blob of `key` if there is one."""
         (self._directory / key).unlink(missing_ok=True)
+
+    def remove_unfinished(self) -> None:
+        """Remove the files of writes that a kill has cut off."""
+        for each in self._directory.glob(f"{TEMPORARY_PREFIX}*{_TEMPORARY_SUFFIX}"):
+            each.unlink(missing_ok=True)
 
     def keys(self) -> list[str]:
         """Return all keys in ascending order; hidden files are unfinished writes."""

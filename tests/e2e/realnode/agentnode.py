@@ -30,18 +30,19 @@ def added(
     *options: str,
     services: Mapping[str, str] = _DEVICES,
     machine: VirtualMachine | None = None,
+    runtime: str = RUNTIME_SOCKET,
 ) -> Iterator[RealNode]:
     """Start the node with a number, and remove it afterwards.
 
     The agent has the credentials of any new node, and gets its own by them. `options`: further ones
     of the agent. `services`: beside it, by default Kubernetes' sample device plugin. `machine`: a
-    virtual machine for the node.
+    virtual machine for the node. `runtime`: the socket of its runtime.
     """
     plan = cluster.plan(number)
     facts = "/node/shared/node.json"
     arguments = [
         *("nodeagent", "run", *options, "--resolv-conf=/dev/null", f"--root-dir={DIRECTORY}"),
-        f"--container-runtime-endpoint=unix://{RUNTIME_SOCKET}",
+        f"--container-runtime-endpoint=unix://{runtime}",
         f"--node-name={plan.name}",
         f"--node-ip={plan.address}",
         "--client-ca-file=/node/ca.crt",
@@ -51,7 +52,7 @@ def added(
     ]
     script = "\n".join(
         (
-            f"until [ -S {RUNTIME_SOCKET} ]; do sleep 0.1; done",
+            f"until [ -S {runtime} ]; do sleep 0.1; done",
             f"echo '{json.dumps(FACTS)}' >{facts}",
             f"export PYTHONPATH={checkout.ROOT}",
             f"exec {sys.executable} -P -m bindery.cli.main {shlex.join(arguments)}",

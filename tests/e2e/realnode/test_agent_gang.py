@@ -10,7 +10,7 @@ import pytest
 
 from devcluster import checkout
 from devcluster.realnode.cluster import RealCluster
-from tests.e2e.realnode import agentnode
+from tests.e2e.realnode import agentnode, agentstorage
 from tests.e2e.realnode.realpods import logs, running, wait_phase
 from tests.e2e.support import Corner, Gang
 from tests.nodeagent.volumes import csidriver
@@ -93,42 +93,11 @@ async def test_a_gang_with_cpus_and_volumes_runs_on_three_agents(
 
 def storage(namespace: str) -> list[dict[str, Any]]:
     """Return a ConfigMap, a CSI driver, a volume of it that all nodes have, and its claim."""
-    volume, size = f"data-of-{namespace}", {"storage": "1Mi"}
-    many = ["ReadWriteMany"]
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "settings", "namespace": namespace},
-            "data": {"mode": "fast"},
-        },
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "CSIDriver",
-            "metadata": {"name": csidriver.NAME},
-            "spec": {"attachRequired": False},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": volume},
-            "spec": {
-                "capacity": size,
-                "accessModes": many,
-                "storageClassName": "",
-                "claimRef": {"namespace": namespace, "name": "data"},
-                "csi": {"driver": csidriver.NAME, "volumeHandle": volume},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "data", "namespace": namespace},
-            "spec": {
-                "accessModes": many,
-                "storageClassName": "",
-                "volumeName": volume,
-                "resources": {"requests": size},
-            },
-        },
-    ]
+    settings = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": namespace},
+        "data": {"mode": "fast"},
+    }
+    handle = f"data-of-{namespace}"
+    return [settings, agentstorage.driver(), *agentstorage.volume(namespace, "data", handle)]

@@ -305,7 +305,7 @@ def test_a_killed_agent_takes_over_what_runs_and_ends_what_is_gone(
 
     pods.until("later", in_phase("Running"))
     deadline_s = time.monotonic() + WAIT_S
-    while removed.rpartition("/")[2] in _tasks(node):
+    while removed.rpartition("/")[2] in _tasks(node) or "_removed_" in _logs(node):
         assert time.monotonic() < deadline_s
         time.sleep(0.2)
     status = pods.until("kept", in_phase("Running"))["containerStatuses"][0]
@@ -339,6 +339,10 @@ def test_pods_keep_the_devices_of_a_plugin_when_the_agent_is_killed(
 
 def _tasks(node: RealNode) -> str:
     return node.run("ctr", "--namespace=k8s.io", "tasks", "list")
+
+
+def _logs(node: RealNode) -> str:
+    return node.run("ls", "/var/log/pods")
 
 
 def test_a_pod_with_what_is_not_carried_out_fails_with_the_reason(

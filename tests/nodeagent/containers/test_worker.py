@@ -356,6 +356,24 @@ async def test_the_user_of_a_container_that_is_gone_stays(
         assert user["linux"]["uid"] == 7
 
 
+async def test_a_pod_is_over_when_its_sandbox_has_ended(
+    tmp_path: Path, runtime: FakeRuntime
+) -> None:
+    async with running(tmp_path, manifest(container()), runtime) as pod:
+        await pod.phase("Running")
+        runtime.end("app", 0)
+        await pod.phase("Succeeded")
+
+        over = [one for one in pod.server.history if one["phase"] == "Succeeded"]
+        conditions = [
+            condition["status"]
+            for one in over
+            for condition in one["conditions"]
+            if condition["type"] == "PodReadyToStartContainers"
+        ]
+        assert set(conditions) == {"False"}
+
+
 async def test_a_pod_that_makes_room_for_a_critical_one_is_disrupted(
     tmp_path: Path, runtime: FakeRuntime
 ) -> None:
