@@ -8,6 +8,7 @@ from typing import TypeVar
 from bindery.api.names import VOID_BINDINGS_ANNOTATION
 from bindery.api.times import timestamp_micro
 from bindery.kube.client import Client
+from bindery.kube.errors import ConflictError, InvalidError
 from bindery.kube.objects.resources import Resource
 from bindery.kube.objects.watched import KubeObject
 
@@ -25,8 +26,19 @@ async def void_bindings(
 ) -> T:
     """Refuse all bindings of the pod that were sent before; return the pod.
 
-    It is bound if one of them came first. Raises ConflictError if the pod has another UID.
+    It is bound if one of them came first.
+
+    Raises:
+        NotFoundError: there is no pod of the name.
+        ConflictError: the pod of the name has another UID.
+        KubeError: the API server refuses the write, or is not reached.
     """
     annotations = {VOID_BINDINGS_ANNOTATION: timestamp_micro(client.environment.now_s())}
     patch = {"metadata": {"uid": uid, "annotations": annotations}}
-    return await client.patch(pods, name, patch, namespace=namespace, subresource=subresource)
+    try:
+        return await client.patch(pods, name, patch, namespace=namespace, subresource=subresource)
+    except InvalidError as error:
+        # For an immutable UID of another pod, the answer is 422 instead of a conflict.
+        if (await client.get(pods, name, namespace)).metadata.uid == uid:
+            raise
+        raise ConflictError(error.status, error.reason, error.message) from error

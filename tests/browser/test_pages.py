@@ -148,6 +148,7 @@ def test_whatif_answers_for_a_manifest_that_is_pasted_in(visitor: Visitor) -> No
         visit.page.locator("textarea").fill(manifest)
         visit.page.locator("main form button[type=submit]").first.click()
         visit.page.wait_for_load_state("load")
+        visit.wait_for_answer()
 
         assert "gang" in visit.text()
         assert visit.page.locator("h1").inner_text()

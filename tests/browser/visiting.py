@@ -29,6 +29,7 @@ _ARGUMENTS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
+_ANSWER_MS: Final = 120_000
 _GRAVE: Final = ("serious", "critical")
 
 
@@ -64,6 +65,12 @@ class Visit:
     def go(self, path: str) -> None:
         """Open the page at `path`, and wait until it is complete."""
         self.page.goto(self.origin + path, wait_until="load")
+        self.wait_for_answer()
+
+    def wait_for_answer(self) -> None:
+        """Wait until the page no longer shows that its answer is being planned."""
+        self.page.locator("[data-asking]").wait_for(state="detached", timeout=_ANSWER_MS)
+        self.page.wait_for_load_state("load")
 
     def text(self, selector: str = "main") -> str:
         """Return the text that a person reads in the first element of `selector`."""
