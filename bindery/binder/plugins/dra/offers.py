@@ -6,6 +6,7 @@ API server; concurrent checks for pods of a gang share one read.
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
@@ -19,11 +20,19 @@ _Device = tuple[str, str, str]
 """Driver, pool and device."""
 
 
+@dataclass
+class _Read:
+    """A read that is under way, and how many checks wait for it."""
+
+    task: asyncio.Task[list[ResourceSlice]]
+    waiting: int = 0
+
+
 class Offers:
     """Reads the devices that drivers offer."""
 
     def __init__(self) -> None:
-        self._reads: dict[str, asyncio.Task[list[ResourceSlice]]] = {}
+        self._reads: dict[str, _Read] = {}
         """Field selector -> the running read."""
 
     async def demand(
@@ -48,12 +57,25 @@ class Offers:
                     raise PluginError(message, reason=DEVICES_GONE, permanent=True)
 
     async def _read(self, client: Client, selector: str) -> list[ResourceSlice]:
-        reading = self._reads.get(selector)
-        if reading is None:
-            listing = client.list(RESOURCE_SLICES, field_selector=selector)
-            reading = self._reads[selector] = asyncio.ensure_future(listing)
-            reading.add_done_callback(lambda _: self._reads.pop(selector, None))
-        return await asyncio.shield(reading)
+        read = self._reads.get(selector)
+        if read is None:
+            task = asyncio.ensure_future(client.list(RESOURCE_SLICES, field_selector=selector))
+            read = self._reads[selector] = _Read(task)
+            task.add_done_callback(lambda _: self._forget(selector, task))
+        read.waiting += 1
+        try:
+            return await asyncio.shield(read.task)
+        finally:
+            read.waiting -= 1
+            if not read.waiting:
+                # A read of a term that is over would wait for ever, and the next term with it.
+                read.task.cancel()
+                self._forget(selector, read.task)
+
+    def _forget(self, selector: str, task: asyncio.Task[list[ResourceSlice]]) -> None:
+        read = self._reads.get(selector)
+        if read is not None and read.task is task:
+            del self._reads[selector]
 
 
 def offered(slices: Iterable[ResourceSlice]) -> set[_Device]:
