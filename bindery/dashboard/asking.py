@@ -7,7 +7,7 @@ who asked does not wait for it any more; its answer is kept for a while.
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -50,13 +50,24 @@ _NAME: Final = "manifest"
 
 
 class Question(Generic[T]):
-    """A question that is being answered, or has been. `asked_s`: by the clock of the keeper."""
+    """A question that is being answered, or has been. `clock`: that of the keeper."""
 
-    def __init__(self, task: "asyncio.Task[T]", version: int, asked_s: float) -> None:
-        self._task = task
+    def __init__(self, task: "asyncio.Task[T]", version: int, clock: Callable[[], float]) -> None:
+        self._task, self._clock = task, clock
         self.version = version
         """The number of the newest picture when it was asked."""
-        self.asked_s = asked_s
+        self._since_s = clock()
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[T]") -> None:
+        self._since_s = self._clock()
+        if not task.cancelled():
+            task.exception()  # whoever still waits for the answer gets it
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was asked; once it is answered, since then."""
+        return self._clock() - self._since_s
 
     @property
     def is_answered(self) -> bool:
@@ -125,10 +136,6 @@ class PlanDesk:
         of, question = self._rehearsed.get(name, (None, None))
         return question if of == rights else None
 
-    def waits_s(self, question: Question[Any]) -> float:
-        """Return the seconds since `question` was asked."""
-        return self._keeper.now_s - question.asked_s
-
     async def form(self, rights: Rights, namespace: str = "", manifest: str = "") -> WhatifPage:
         """Return the page with the empty form."""
         names = tuple(name for name in self._reader.namespaces() if rights.sees(name))
@@ -147,19 +154,17 @@ class PlanDesk:
         self._open += 1
         task = asyncio.create_task(work)
         task.add_done_callback(self._ended)
-        return Question(task, version, self._keeper.now_s)
+        return Question(task, version, lambda: self._keeper.now_s)
 
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
+    def _ended(self, _: "asyncio.Task[Any]") -> None:
         self._open -= 1
-        if not task.cancelled():
-            task.exception()  # whoever still waits for the answer gets it
 
     def _is_old(self, known: Question[Any], version: int) -> bool:
         """Return whether to ask again: there is a newer picture, and it is time for a plan."""
         if not known.is_answered or known.version == version:
             return known.has_failed
         rest_s = max(PLAN_EVERY_S, REST * self._keeper.took_s)
-        return self.waits_s(known) > rest_s
+        return known.age_s > rest_s
 
     async def _explain(self, key: JobKey) -> Explanation | None:
         kept = self._reader.kept

@@ -307,16 +307,15 @@ class Server:
         if key not in picture.gang_by_key:
             raise _no_such_gang()
         question = await self._desk.explanation(key)
-        asked_s = self._desk.waits_s(question)
         if not await question.is_answered_within(_patience_s(form)):
-            waiting = AskedPage(key, asked_s, self._site.keeper.took_s)
+            waiting = AskedPage(key, question.age_s, self._site.keeper.took_s)
             text = self._written(request, form, ("asked.html", "gang"), waiting, picture)
             return _answer(text, form, "help")
         page, explained = None, question.answer()
         if explained is not None:
             query = TableQuery.of(request.query)
             query = query.whole(_MOST_ROWS_OF_CSV) if form == ".csv" else query
-            page = help_page(picture, explained, asked_s, query, rights)
+            page = help_page(picture, explained, question.age_s, query, rights)
         if page is None:
             raise _no_such_gang()
         text = self._rendered(request, form, ("help.html", "gang"), page, picture)
@@ -329,10 +328,14 @@ class Server:
             sent = await request.post()
             manifest, namespace = str(sent.get("manifest", "")), str(sent.get("namespace", ""))
             page = await self._desk.form(rights, namespace, manifest)
-            name, question = self._desk.ask(manifest, page, rights)
-            if not await question.is_answered_within(_patience_s(form)):
-                return _see_other(f"/whatif?asked={name}")
-            page = question.answer()
+            try:
+                name, question = self._desk.ask(manifest, page, rights)
+            except NoAnswerError as error:
+                page = replace(page, problem=str(error))
+            else:
+                if not await question.is_answered_within(_patience_s(form)):
+                    return _see_other(f"/whatif?asked={name}")
+                page = question.answer()
         elif name := request.query.get("asked", ""):
             page = self._asked(name, page, rights)
         picture = await self._seen_by(rights)
@@ -346,8 +349,7 @@ class Server:
             return replace(form, problem="This answer is not kept any more. Plan it again.")
         if question.is_answered:
             return question.answer()
-        waits_s = self._desk.waits_s(question)
-        return replace(form, asked_s=waits_s, last_s=self._site.keeper.took_s)
+        return replace(form, asked_s=question.age_s, last_s=self._site.keeper.took_s)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send the number of each new picture, until the person goes or the session ends."""

@@ -15,7 +15,7 @@ from tests.e2e.support import wait_for
 
 pytestmark = pytest.mark.e2e
 
-RIGHTS = checkout.ROOT / "examples/devices/agent-zones.yaml"
+RIGHTS = checkout.ROOT / "examples/rights/agent-zones.yaml"
 
 
 def report(node: str, zones: int = 1) -> str:

@@ -63,7 +63,7 @@ class HelpPage:
     protection: tuple[str, ...]
     """The objections to the whole plan."""
     age_s: float
-    """Seconds since the plan of this answer began."""
+    """Seconds since this answer was planned."""
     listing: Listing[InTheWay]
 
 
@@ -83,7 +83,7 @@ def help_page(
 ) -> HelpPage | None:
     """Return the page for the gang of `explained`; None if it must not be shown.
 
-    `age_s`: seconds since the plan of `explained` began.
+    `age_s`: seconds since `explained` was planned.
     """
     gang = picture.gang_by_key.get(explained.job)
     if gang is None:

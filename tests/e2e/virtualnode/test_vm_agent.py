@@ -28,7 +28,7 @@ SETTINGS = (
     *("reservedSystemCPUs='0'", "systemReserved.memory=100Mi"),
 )
 """CPU 1 of the first zone, and both CPUs of the second one, are for pods."""
-RIGHTS = checkout.ROOT / "examples/devices/agent-zones.yaml"
+RIGHTS = checkout.ROOT / "examples/rights/agent-zones.yaml"
 SHOWS_CPUS = "grep Cpus_allowed_list /proc/self/status; trap 'exit 0' TERM; sleep 100000 & wait"
 WAIT_S = 600.0
 """The machine is emulated."""
