@@ -21,14 +21,16 @@ from tests.scheduler.heldworlds import scenarios
 from tests.sizes import examples
 
 Places = dict[str, str]
-"""Pod -> node; empty for a pod of a later stage, for which room is only kept.
+"""Pod -> node; empty for all pods of a claim with a later stage.
 
-Kept room is planned again in each cycle. Where it lies has differed, in one world of thousands."""
+Kept room is planned again in each cycle. Where it lies has differed, and with it a node of the
+gang's own pods, in one world of thousands."""
 
 
 def places(session: Session, statement: Statement) -> Places:
+    has_later_stage = any(o.task.is_future for o in statement.operations)
     return {
-        o.task.name: "" if o.task.is_future else session.state.nodes.name(o.row)
+        o.task.name: "" if has_later_stage else session.state.nodes.name(o.row)
         for o in statement.operations
     }
 
