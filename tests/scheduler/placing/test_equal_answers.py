@@ -1,6 +1,6 @@
 """All sources of room give the same answer where they offer the same room.
 
-In one world of some thousands, one pod has another node, where both fit (seeds 1 and 57, with random
+In one world of some thousands, one pod has another node, where both fit (seeds 1 and 57 of random
 worlds). `make test` plays the same worlds each time, long runs play others.
 """
 
