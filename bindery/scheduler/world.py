@@ -189,13 +189,12 @@ class World(Objects):
         If a budget forbids one, count nothing and return that pod and the name of the budget.
         """
         counted: dict[Key, DisruptionBudget] = {}
-        budgets = self.engine.cluster.budgets
-        refused = budgets.count((self.pods[uid].metadata for uid in pods), counted)
+        cluster = self.engine.cluster
+        refused = cluster.budgets.count((cluster.state.tasks[uid] for uid in pods), counted)
         if refused is None:
             for budget in counted.values():
                 self.put(budget)
-            return None
-        return Uid(refused[0]), refused[1]
+        return refused
 
     def evict(self, uid: Uid, *, comes_back: bool = True, gone_at: float | None = None) -> None:
         """Start the deletion of a pod; it will have gone at `gone_at`, None: now."""

@@ -116,7 +116,7 @@ class MachineOptions:
     certificates: Path | None
     cloud_file: Path | None
     cloud_url: str | None
-    log_size: str
+    log_size_bytes: int
     log_files: int
 
 
@@ -135,7 +135,6 @@ def run(options: MachineOptions, kubeconfig: Path | None, listening: Listening) 
             "--cloud-node-file and --cloud-node-url exclude each other",
             param_hint="--cloud-node-url",
         )
-    _log_size(options.log_size)
     if os.geteuid() != 0:
         raise CommandError(
             "running pods needs root: mounts, cgroups and the runtime's socket", ExitCode.BAD_INPUT
@@ -165,7 +164,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
     names = ClusterNames(tuple(options.dns), options.domain)
     settings = agent.AgentOptions(
         options.endpoint, node_options, options.plugins, options.logs, names, options.resolver,
-        options.client_ca, LogLimits(_log_size(options.log_size), options.log_files),
+        options.client_ca, LogLimits(options.log_size_bytes, options.log_files),
     )  # fmt: skip
     stop = running.stop_event()
     try:
@@ -247,8 +246,8 @@ async def _ready(identity: "NodeIdentity | None", cloud: "CloudRequestManager | 
         await identity.join()
 
 
-def _log_size(text: str) -> int:
-    """Return the size of logs, in bytes."""
+def log_size_bytes(text: str) -> int:
+    """Return the size that an option names."""
     try:
         size = quantity.parse(text, "memory")
     except QuantityError as error:

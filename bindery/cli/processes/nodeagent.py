@@ -119,8 +119,8 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
             container_runtime_endpoint, node_name, node_ip, node_label or [], root_dir,
             kubelet_dir, pod_logs_dir, cgroup_root, cluster_dns or [], cluster_domain, resolv_conf,
             _kubelet_settings(settings or ()), port, client_ca_file, bootstrap_kubeconfig,
-            cert_dir, cloud_node_file, cloud_node_url, container_log_max_size,
-            container_log_max_files,
+            cert_dir, cloud_node_file, cloud_node_url,
+            containers.log_size_bytes(container_log_max_size), container_log_max_files,
         )  # fmt: skip
         running.prepare(COMPONENT, log_level)
         containers.run(options, kubeconfig, listening)

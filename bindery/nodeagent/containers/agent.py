@@ -298,7 +298,6 @@ class ContainerAgent:
         return nodestatus.attached(seen.status.volumes_attached or ())
 
     def _changed(self) -> None:
-        self._topologies.changed(self._resources.node)  # a device may be another one now
         self.nodes.refresh(self._described())
 
     def _described(self) -> HollowNode:

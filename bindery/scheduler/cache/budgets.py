@@ -12,9 +12,9 @@ from itertools import islice
 import msgspec
 
 from bindery.kube.objects.budgets import DisruptionBudget
-from bindery.kube.objects.watched import Meta, Pod
+from bindery.kube.objects.watched import Pod
 from bindery.kube.watches.store import Key, key_of
-from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.jobs import Task, Uid
 from bindery.scheduler.model.nodereading import is_ready
 
 _MOST_EASINGS = 1000
@@ -67,19 +67,19 @@ class Budgets:
         return tuple(sorted(found, key=lambda budget: budget.metadata.name))
 
     def count(
-        self, pods: Iterable[Meta], counted: dict[Key, DisruptionBudget]
-    ) -> tuple[str, str] | None:
-        """Count evictions of `pods` against their budgets, and write the new ones to `counted`.
+        self, tasks: Iterable[Task], counted: dict[Key, DisruptionBudget]
+    ) -> tuple[Uid, str] | None:
+        """Count evictions of `tasks` against their budgets, and write the new ones to `counted`.
 
         Returns UID and budget of the first pod that may not go; None if all may go together.
         """
-        for pod in pods:
-            for known in self.covering(pod.namespace, pod.labels):
+        for task in tasks:
+            for known in self.of(task):
                 key = key_of(known.metadata)
                 budget = counted.get(key, known)
                 allowed = budget.status.disruptions_allowed
                 if allowed <= 0:
-                    return pod.uid, budget.full_name
+                    return task.uid, budget.full_name
                 status = msgspec.structs.replace(budget.status, disruptions_allowed=allowed - 1)
                 counted[key] = msgspec.structs.replace(budget, status=status)
         return None

@@ -11,7 +11,6 @@ from typing import Any
 
 from bindery.api import numaplacement
 from bindery.api.names import GPU_RESOURCE
-from bindery.kube.objects.watched import Pod
 from bindery.scheduler.actions.consolidation import most_moved
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
@@ -268,9 +267,7 @@ def _explanation(
 
 def _refusing_budget(engine: Engine, evictions: Iterable[Eviction]) -> str:
     """Return the budget that forbids all of `evictions` together; empty if none does."""
-    cluster = engine.cluster
-    pods = (cluster.observers.get(Pod, (each.task.namespace, each.task.name)) for each in evictions)
-    refused = cluster.budgets.count((pod.metadata for pod in pods if pod is not None), {})
+    refused = engine.cluster.budgets.count((each.task for each in evictions), {})
     return "" if refused is None else refused[1]
 
 

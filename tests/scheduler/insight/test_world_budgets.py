@@ -41,9 +41,10 @@ def test_evictions_do_not_count_if_one_of_them_is_refused() -> None:
 
 def test_a_query_for_the_refusing_budget_counts_no_eviction() -> None:
     known = world(allowed=1)
-    pods = [known.pods[uid].metadata for uid in PODS]
+    cluster = known.engine.cluster
+    tasks = [cluster.state.tasks[uid] for uid in PODS]
 
-    assert known.engine.cluster.budgets.count(pods, {}) == (PODS[1], "team/budget")
+    assert cluster.budgets.count(tasks, {}) == (PODS[1], "team/budget")
 
     assert known.refused(PODS[:1]) is None
 
