@@ -7,9 +7,12 @@ nodes or in a browser fail only where the value names them, as in
 """
 
 import os
+from collections.abc import Iterable
 from typing import NoReturn
 
 import pytest
+
+from devcluster.realnode import machine
 
 
 def lacking(reason: str, part: str = "") -> NoReturn:
@@ -18,3 +21,11 @@ def lacking(reason: str, part: str = "") -> NoReturn:
     if required and (not part or part in required.split(",")):
         pytest.fail(f"{reason} (BINDERY_REQUIRE={required})")
     pytest.skip(reason)
+
+
+def demand_real_nodes(part: str = "realnode", further: Iterable[str] = ()) -> None:
+    """Skip the running test, or fail it, where no real node runs; `further`: what else lacks."""
+    for reason in (*machine.lacks(), *further):
+        lacking(reason, part=part)
+    if not machine.are_built():
+        lacking("kubelet, containerd and runc are not built: make nodes", part=part)

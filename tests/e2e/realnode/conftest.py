@@ -11,21 +11,17 @@ import pytest
 
 from devcluster.components import Component, Components
 from devcluster.install import Installation, install
-from devcluster.realnode import machine
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.plane import RealControlPlane
 from devcluster.realnode.stack import services
 from tests.administrator import Administrator
-from tests.required import lacking
+from tests.required import demand_real_nodes
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """Two nodes, each with Kubernetes' sample device plugin and its test driver for claims."""
-    for reason in machine.lacks():
-        lacking(reason, part="realnode")
-    if not machine.are_built():
-        lacking("kubelet, containerd and runc are not built: make nodes", part="realnode")
+    demand_real_nodes()
     with RealCluster(tmp_path_factory.mktemp("realnodes"), print) as cluster:
         for number in (1, 2):
             cluster.add_node(cluster.plan(number, services=services(f"node-{number}")))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.realnode import machine
 from tests.e2e.realnode.test_real_nothing_left import left_of, wait_until
-from tests.required import lacking
+from tests.required import demand_real_nodes
 
 pytestmark = pytest.mark.e2e
 
@@ -21,10 +20,7 @@ NAMESPACE = "--namespace=bindery-demo"
 @pytest.fixture(autouse=True)
 def inside() -> None:
     """These tests are outside of the nodes' network, as users are."""
-    for reason in machine.lacks():
-        lacking(reason, part="realnode")
-    if not machine.are_built():
-        lacking("kubelet, containerd and runc are not built: make nodes", part="realnode")
+    demand_real_nodes()
 
 
 @pytest.fixture

@@ -8,22 +8,19 @@ import pytest
 from devcluster.components import Component, Components
 from devcluster.errors import BuildError
 from devcluster.install import Installation, install
-from devcluster.realnode import machine, vm
+from devcluster.realnode import vm
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import VirtualMachine
 from devcluster.realnode.node import RealNode
 from devcluster.realnode.plane import RealControlPlane
 from tests.administrator import Administrator
 from tests.e2e import besideservice
-from tests.required import lacking
+from tests.required import demand_real_nodes, lacking
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    for reason in (*machine.lacks(), *vm.lacks()):
-        lacking(reason, part="vm")
-    if not machine.are_built():
-        lacking("kubelet, containerd and runc are not built: make nodes", part="vm")
+    demand_real_nodes("vm", vm.lacks())
     try:
         vm.kernel(print)
     except BuildError as error:

@@ -4,19 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from devcluster.realnode import machine
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.plane import RealControlPlane
-from tests.required import lacking
+from tests.required import demand_real_nodes
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """Without nodes."""
-    for reason in machine.lacks():
-        lacking(reason, part="realnode")
-    if not machine.are_built():
-        lacking("kubelet, containerd and runc are not built: make nodes", part="realnode")
+    demand_real_nodes()
     with RealCluster(tmp_path_factory.mktemp("blows"), print) as cluster:
         yield cluster
 
