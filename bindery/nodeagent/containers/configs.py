@@ -6,14 +6,13 @@ paths of logs are the kubelet's: `NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log`.
 
 import os
 import re
-import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from bindery.nodeagent.candidates import core_pod
-from bindery.nodeagent.containers import hostfiles, labels, security
+from bindery.nodeagent.containers import hostfiles, labels, logfiles, security
 from bindery.nodeagent.containers.definitions import cri_pb2 as cri
 from bindery.nodeagent.containers.errors import CREATE_CONFIG, StartError
 from bindery.nodeagent.containers.hostfiles import ClusterNames, Resolver
@@ -61,17 +60,11 @@ class AgentPlaces:
     def pod_logs(self, pod: RunPod) -> Path:
         """Return the directory with the logs of a pod."""
         meta = pod.metadata
-        return self.logs / f"{meta.namespace}_{meta.name}_{meta.uid}"
+        return logfiles.directory_of(self.logs, meta.namespace, meta.name, meta.uid)
 
     def log(self, pod: RunPod, container: str, attempt: int) -> Path:
         """Return the log of an attempt of a container."""
         return self.pod_logs(pod) / container / f"{attempt}.log"
-
-    def remove_logs(self, known: Collection[str]) -> None:
-        """Remove the logs of pods whose UIDs are not among `known`; raises OSError."""
-        for each in self.logs.glob("*_*_*"):
-            if each.name.rpartition("_")[2] not in known:
-                shutil.rmtree(each)
 
 
 @dataclass(frozen=True)

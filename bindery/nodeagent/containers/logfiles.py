@@ -9,7 +9,7 @@ import asyncio
 import glob
 import gzip
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,16 +44,26 @@ class LogLimits:
     files: int = 5
 
 
+def directory_of(logs: Path, namespace: str, name: str, uid: str) -> Path:
+    """Return the directory with the logs of a pod, in the directory `logs`."""
+    return logs / f"{namespace}_{name}_{uid}"
+
+
 def log_of(logs: Path, container: cri.Container) -> Path | None:
     """Return where the log of a container is; None if the agent has not made the container."""
     known, attempt = container.labels, container.annotations.get(labels.RESTART_COUNT)
     try:
-        pod = "_".join(
-            known[key] for key in (labels.POD_NAMESPACE, labels.POD_NAME, labels.POD_UID)
-        )
-        return logs / pod / known[labels.CONTAINER] / f"{attempt}.log" if attempt else None
+        pod = directory_of(logs, *(known[key] for key in _POD))
+        return pod / known[labels.CONTAINER] / f"{attempt}.log" if attempt else None
     except KeyError:
         return None
+
+
+def remove_others(logs: Path, known: Collection[str]) -> None:
+    """Remove the logs of pods whose UIDs are not among `known`; raises OSError."""
+    for each in logs.glob("*_*_*"):
+        if each.name.rpartition("_")[2] not in known:
+            shutil.rmtree(each)
 
 
 def remove(log_file: Path) -> None:

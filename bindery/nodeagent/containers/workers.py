@@ -12,7 +12,7 @@ import structlog
 
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 from bindery.nodeagent.admission import PREEMPTED
-from bindery.nodeagent.containers import labels
+from bindery.nodeagent.containers import labels, logfiles
 from bindery.nodeagent.containers.errors import RuntimeCallError
 from bindery.nodeagent.containers.killing import Killer
 from bindery.nodeagent.containers.parts import NodeParts
@@ -155,7 +155,7 @@ class PodWorkers:
         for uid in self._parts.cgroups.left() - self._workers.keys() - marks.keys():
             self._remove_cgroup(uid)
         try:
-            self._parts.places.remove_logs(self._workers.keys() | marks.keys())
+            logfiles.remove_others(self._parts.places.logs, self._workers.keys() | marks.keys())
         except OSError as error:
             log.warning("logs of a pod stay", error=str(error))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from bindery.nodeagent.containers import logfiles
 from bindery.nodeagent.containers.logfiles import LogLimits, LogRotation, log_of
 from tests.nodeagent.containers.fakeruntime import FakeRuntime
 from tests.nodeagent.containers.harness import Harness, container, manifest, running
@@ -156,6 +157,19 @@ def has_restarted(pod: Harness, times: int) -> Callable[[], bool]:
         return bool(pod.report()["restartCount"] == times)
 
     return has
+
+
+def test_logs_of_pods_that_are_gone_are_removed_and_no_others(tmp_path: Path) -> None:
+    logfiles.remove_others(tmp_path / "logs", ())  # no pod has had any
+    known = logfiles.directory_of(tmp_path / "logs", "default", "known", "2c3d")
+    gone, other = known.with_name("default_gone_0a1b"), known.with_name("other")
+    for each in (known, gone, other):
+        (each / "app").mkdir(parents=True)
+        (each / "app" / "0.log").touch()
+
+    logfiles.remove_others(tmp_path / "logs", {"2c3d"})
+
+    assert sorted((tmp_path / "logs").iterdir()) == sorted((known, other))
 
 
 async def test_the_log_of_a_removed_container_goes_with_it(
