@@ -111,7 +111,7 @@ async def _started(agent: Component) -> float:
         sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == "bindery_hollow_pod_steps_total" and sample.labels["step"] == "start"
+        if sample.name == "bindery_nodeagent_pod_steps_total" and sample.labels["step"] == "start"
     )
 
 

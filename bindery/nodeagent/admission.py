@@ -186,4 +186,4 @@ def _without_ended(candidate: Candidate) -> Candidate:
 
 def container_id(uid: str, container: str) -> str:
     """Return the ID under which the managers know a container of a pod, also its next attempts."""
-    return f"hollow://{uid}/{container}"
+    return f"{uid}/{container}"

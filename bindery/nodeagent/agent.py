@@ -18,7 +18,7 @@ from bindery.kube.objects.watched import Node
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.pods import PodKeeper
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodeagent.topologies import DELAY_S, TopologyKeeper
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import NOWHERE, Listening
@@ -37,7 +37,7 @@ class HollowAgent:
     def __init__(
         self,
         client: Client,
-        nodes: tuple[HollowNode, ...],
+        nodes: tuple[ManagedNode, ...],
         *,
         checkpoints: Path | None = None,
         topology_delay_s: float = DELAY_S,
@@ -97,16 +97,16 @@ class HollowAgent:
     # The keepers refer to each other through these variables, because each is created after
     # another.
 
-    def _node_object(self, node: HollowNode) -> Node:
+    def _node_object(self, node: ManagedNode) -> Node:
         return self.nodes.seen(node)
 
-    def _report_zones(self, node: HollowNode) -> None:
+    def _report_zones(self, node: ManagedNode) -> None:
         self.topologies.changed(node)
 
-    def _complain(self, node: HollowNode, problem: str) -> None:
+    def _complain(self, node: ManagedNode, problem: str) -> None:
         self.nodes.complain(node, problem)
 
-    def _take_up_pods(self, node: HollowNode) -> None:
+    def _take_up_pods(self, node: ManagedNode) -> None:
         self.pods.look_after(node)
 
     def _checks(self) -> dict[str, Callable[[], bool]]:

@@ -14,8 +14,8 @@ from bindery.kube.objects.declaredfeatures import required_features
 from bindery.kube.objects.labels import selects_node
 from bindery.kube.objects.podspec import Container, ResourceRequirements
 from bindery.kube.objects.watched import Node
-from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, PodSecurityContext
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.pod_objects import AgentPod, AgentPodSpec, PodSecurityContext
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodecore import pods
 from bindery.nodecore.admission.facts import Candidate, HostPort
 
@@ -25,10 +25,10 @@ _MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
 _TCP: Final = "TCP"
 _RUNNING: Final = "Running"
 _HASHABLE = tuple[tuple[str, str], ...]
-PodT = TypeVar("PodT", bound=HollowPod)
+PodT = TypeVar("PodT", bound=AgentPod)
 
 
-def candidate_of(pod: HollowPod, node: Node) -> Candidate:
+def candidate_of(pod: AgentPod, node: Node) -> Candidate:
     """Return the input of the admission checks of `node`; raises QuantityError."""
     spec = pod.spec
     tolerations = spec.tolerations or ()
@@ -56,7 +56,7 @@ def candidate_of(pod: HollowPod, node: Node) -> Candidate:
     )
 
 
-def allocatable_of(node: HollowNode, seen: Node) -> Mapping[str, int]:
+def allocatable_of(node: ManagedNode, seen: Node) -> Mapping[str, int]:
     """Return the amounts available to pods: the node's own and others' additions to the Node."""
     own = node.machine.allocatable
     listed = (seen.status.allocatable or {}).items()
@@ -88,7 +88,7 @@ def in_order_of_restoration(
     return running, others
 
 
-def _is_selected(pod: HollowPod, node: Node) -> bool:
+def _is_selected(pod: AgentPod, node: Node) -> bool:
     """Return whether the node selector and the required node affinity of `pod` select `node`."""
     spec, labels = pod.spec, node.metadata.labels
     if any(labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
@@ -100,7 +100,7 @@ def _is_selected(pod: HollowPod, node: Node) -> bool:
     return selects_node(required.node_selector_terms, labels, node.metadata.name)
 
 
-def core_pod(pod: HollowPod) -> pods.Pod:
+def core_pod(pod: AgentPod) -> pods.Pod:
     """Return the fields of `pod` that resource managers read; raises QuantityError."""
     spec = pod.spec
     served = _served_by_claims(pod)
@@ -139,7 +139,7 @@ def _container(container: Container, served: Collection[str]) -> pods.Container:
 _NOTHING: Final = ResourceRequirements()
 
 
-def _served_by_claims(pod: HollowPod) -> dict[str, set[str]]:
+def _served_by_claims(pod: AgentPod) -> dict[str, set[str]]:
     """Return the extended resources that claims serve, by container."""
     served: dict[str, set[str]] = {}
     status = pod.status.extended_resource_claim_status
@@ -163,7 +163,7 @@ def _sysctls(context: PodSecurityContext | None) -> tuple[str, ...]:
     return tuple(one.name for one in listed or ())
 
 
-def _host_ports(spec: HollowPodSpec) -> tuple[HostPort, ...]:
+def _host_ports(spec: AgentPodSpec) -> tuple[HostPort, ...]:
     sidecars = [one for one in spec.init_containers or () if one.restart_policy == _ALWAYS]
     return tuple(
         (port.host_ip, port.protocol or _TCP, port.host_port)

@@ -198,8 +198,8 @@ GATES: Final = {
 
 
 @dataclass(frozen=True)
-class HollowMachine:
-    """The machine of a hollow node as its kubelet sees it.
+class MachineSettings:
+    """The machine of a node as its kubelet sees it.
 
     Attributes:
         devices: resource -> its devices.
@@ -229,7 +229,7 @@ def machine_of(
     gpu_resource: str,
     numa: NumaHardware | None,
     kubelet: KubeletSettings | None,
-) -> HollowMachine:
+) -> MachineSettings:
     """Return the machine of a node.
 
     `resources`: the node's capacity. `numa`: None for one zone. `kubelet`: None for its defaults,
@@ -252,7 +252,7 @@ def with_machine(
     capacity: Mapping[str, int],
     settings: KubeletSettings,
     devices: Mapping[str, tuple[Device, ...]] = _NOTHING,
-) -> HollowMachine:
+) -> MachineSettings:
     """Return `machine` as a kubelet with `settings` sees it.
 
     `capacity`: the node's, without huge pages.
@@ -262,7 +262,7 @@ def with_machine(
     """
     config = _config(capacity, machine, settings)
     allocatable = _as_value_error(lambda: _checked(config, devices))
-    return HollowMachine(config, devices, allocatable, is_reported=True)
+    return MachineSettings(config, devices, allocatable, is_reported=True)
 
 
 class NoPods:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bindery.nodeagent import held as records
 from bindery.nodeagent.admission import PodAdmission, container_id
-from bindery.nodeagent.hardware import HollowMachine, NoPods
+from bindery.nodeagent.hardware import MachineSettings, NoPods
 from bindery.nodeagent.held import Held
 from bindery.nodecore.admission.facts import Candidate
 from bindery.nodecore.admission.result import Admission, refused
@@ -40,7 +40,7 @@ class HollowKubelet:
     def __init__(
         self,
         name: str,
-        machine: HollowMachine,
+        machine: MachineSettings,
         stores: Stores,
         clock: Callable[[], float],
     ) -> None:

@@ -14,8 +14,8 @@ from bindery.nodeagent import metrics
 from bindery.nodeagent.candidates import allocatable_of, candidate_of, in_order_of_restoration
 from bindery.nodeagent.held import Held
 from bindery.nodeagent.kubelet import HollowKubelet, Stores, in_memory
-from bindery.nodeagent.pod_objects import HollowPod
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.pod_objects import AgentPod
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.checkpoints.store import CheckpointManager, DirectoryStore
 from bindery.nodecore.errors import NodeCoreError, StateError
@@ -36,18 +36,18 @@ class Kubelets:
     def __init__(
         self,
         *,
-        node_object: Callable[[HollowNode], Node],
-        changed: Callable[[HollowNode], None],
-        complain: Callable[[HollowNode, str], None],
+        node_object: Callable[[ManagedNode], Node],
+        changed: Callable[[ManagedNode], None],
+        complain: Callable[[ManagedNode, str], None],
         clock: Callable[[], float],
         checkpoints: Path | None,
     ) -> None:
         self._node_object, self._changed, self._complain = node_object, changed, complain
         self._clock, self._checkpoints = clock, checkpoints
         self._kubelets: dict[str, HollowKubelet] = {}
-        self._nodes: dict[str, HollowNode] = {}  # nodes with restored pods
+        self._nodes: dict[str, ManagedNode] = {}  # nodes with restored pods
 
-    def prepare(self, node: HollowNode) -> str | None:
+    def prepare(self, node: ManagedNode) -> str | None:
         """Start the kubelet of `node` from its checkpoint files, if the agent keeps checkpoint
         files.
 
@@ -65,7 +65,7 @@ class Kubelets:
         self._kubelets[node.name] = kubelet
         return None
 
-    def open(self, node: HollowNode, pods: Iterable[HollowPod]) -> None:
+    def open(self, node: ManagedNode, pods: Iterable[AgentPod]) -> None:
         """Admit the existing pods of `node`; a second call does nothing.
 
         Running pods come first, then pods with recorded resources, then the others by age.
@@ -85,7 +85,7 @@ class Kubelets:
             self._decide(kubelet, node, pod)
         self._changed(node)
 
-    def admit(self, node: HollowNode, pod: HollowPod) -> Admission:
+    def admit(self, node: ManagedNode, pod: AgentPod) -> Admission:
         """Return whether `pod` may run on `node`; the first answer for a pod is final."""
         kubelet = self._kubelets[node.name]
         known = kubelet.answer(pod.metadata.uid)
@@ -109,17 +109,17 @@ class Kubelets:
         if was_known:
             self._changed(node)
 
-    def stopped(self, node: HollowNode) -> list[str]:
+    def stopped(self, node: ManagedNode) -> list[str]:
         """Return the UIDs of pods stopped in favour of critical pods since the last call."""
         return self._kubelets[node.name].stopped()
 
-    def held(self, node: HollowNode, uid: str) -> str | None:
+    def held(self, node: ManagedNode, uid: str) -> str | None:
         """Return the record of the resources that the pod `uid` holds; None if it holds none."""
         kubelet = self._kubelets[node.name]
         held = kubelet.held(uid) if node.machine.is_reported else {}
         return records.encode(held) if held else None
 
-    def new_record(self, node: HollowNode, pod: HollowPod) -> str | None:
+    def new_record(self, node: ManagedNode, pod: AgentPod) -> str | None:
         """Return a new record for a running pod; None if the current record is right.
 
         The record is wrong after a restart from records that could not be used.
@@ -141,14 +141,14 @@ class Kubelets:
         """Return the kubelet of `node` after its pods have been restored."""
         return self._kubelets.get(node) if node in self._nodes else None
 
-    def _decide(self, kubelet: HollowKubelet, node: HollowNode, pod: HollowPod) -> Admission:
+    def _decide(self, kubelet: HollowKubelet, node: ManagedNode, pod: AgentPod) -> Admission:
         seen = self._node_object(node)
         answer = kubelet.admit(candidate_of(pod, seen), allocatable_of(node, seen))
         if not answer.admit:
             metrics.REFUSALS.labels(answer.reason).inc()
         return answer
 
-    def _restored(self, node: HollowNode, pods: Iterable[HollowPod]) -> HollowKubelet:
+    def _restored(self, node: ManagedNode, pods: Iterable[AgentPod]) -> HollowKubelet:
         """Return a kubelet without checkpoint files, restored from the records of its pods."""
         try:
             kubelet = self._new(node, in_memory())
@@ -161,7 +161,7 @@ class Kubelets:
             kubelet.start((), {})
         return kubelet
 
-    def _new(self, node: HollowNode, stores: Stores) -> HollowKubelet:
+    def _new(self, node: ManagedNode, stores: Stores) -> HollowKubelet:
         return HollowKubelet(node.name, node.machine, stores, self._clock)
 
 
@@ -173,6 +173,6 @@ def _stores(directory: Path) -> Stores:
     )
 
 
-def _held(pods: Iterable[HollowPod]) -> dict[str, Held]:
+def _held(pods: Iterable[AgentPod]) -> dict[str, Held]:
     texts = ((pod.metadata.uid, pod.metadata.annotations.get(records.ANNOTATION)) for pod in pods)
     return {uid: records.decode(text) for uid, text in texts if text is not None}

@@ -12,7 +12,7 @@ from typing import Final
 
 from bindery.api import names, times
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.pod_objects import AgentPod
 from bindery.nodecore.admission.result import Admission
 
 STOP_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/stop-seconds"
@@ -121,7 +121,7 @@ class MalformedAnnotation:
         return f"{self.annotation}: {self.text!r} is not {wanted}"
 
 
-def decide(pod: HollowPod, now_s: float) -> Decision:
+def decide(pod: AgentPod, now_s: float) -> Decision:
     """Return the next step of `pod` at `now_s` (seconds since the epoch)."""
     if pod.metadata.deletion_timestamp is not None:
         return _decide_deleted(pod, now_s)
@@ -133,7 +133,7 @@ def decide(pod: HollowPod, now_s: float) -> Decision:
     return _decide_running(pod, started_s, now_s)
 
 
-def malformed_annotations(pod: HollowPod) -> list[MalformedAnnotation]:
+def malformed_annotations(pod: AgentPod) -> list[MalformedAnnotation]:
     """Return the invalid annotations of `pod`."""
     read = (
         seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION),
@@ -143,7 +143,7 @@ def malformed_annotations(pod: HollowPod) -> list[MalformedAnnotation]:
     return [value for value in read if isinstance(value, MalformedAnnotation)]
 
 
-def seconds(pod: HollowPod, annotation: str) -> float | MalformedAnnotation | None:
+def seconds(pod: AgentPod, annotation: str) -> float | MalformedAnnotation | None:
     """Return the seconds in `annotation` of `pod`; None without the annotation."""
     text = pod.metadata.annotations.get(annotation)
     if text is None:
@@ -156,7 +156,7 @@ def seconds(pod: HollowPod, annotation: str) -> float | MalformedAnnotation | No
     return value if 0 <= value <= 100 * 365 * 86400 else MalformedAnnotation(annotation, text)
 
 
-def exit_code(pod: HollowPod) -> int | MalformedAnnotation | None:
+def exit_code(pod: AgentPod) -> int | MalformedAnnotation | None:
     """Return the exit code in the annotation of `pod`; None without it."""
     text = pod.metadata.annotations.get(EXIT_CODE_ANNOTATION)
     if text is None:
@@ -165,7 +165,7 @@ def exit_code(pod: HollowPod) -> int | MalformedAnnotation | None:
     return int(text) if is_code else MalformedAnnotation(EXIT_CODE_ANNOTATION, text)
 
 
-def _decide_running(pod: HollowPod, started_s: float, now_s: float) -> Decision:
+def _decide_running(pod: AgentPod, started_s: float, now_s: float) -> Decision:
     run_s = seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION)
     ends_s = inf if run_s is None or isinstance(run_s, MalformedAnnotation) else started_s + run_s
     deadline_s = pod.spec.active_deadline_seconds
@@ -180,7 +180,7 @@ def _decide_running(pod: HollowPod, started_s: float, now_s: float) -> Decision:
     return Finish(0 if code is None or isinstance(code, MalformedAnnotation) else code)
 
 
-def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
+def _decide_deleted(pod: AgentPod, now_s: float) -> Decision:
     meta = pod.metadata
     grace_s = meta.deletion_grace_period_seconds or 0
     # The API server sets the deletion timestamp to the end of the grace period.

@@ -13,7 +13,7 @@ import msgspec
 from bindery.api.times import timestamp, timestamp_micro
 from bindery.kube.objects.resources import NODES
 from bindery.kube.objects.watched import Node, NodeSpec, NodeStatus
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodeagent.volumes.nodestatus import AttachedEntry
 from bindery.nodecore.addresses import HOSTNAME, INTERNAL_IP, Address
 
@@ -52,7 +52,7 @@ _NO_PRESSURE: Final = (
 )
 
 
-def node_body(node: HollowNode, now_s: float) -> Body:
+def node_body(node: ManagedNode, now_s: float) -> Body:
     """Return the whole Node object for its creation."""
     body = {
         "apiVersion": "v1",
@@ -64,7 +64,7 @@ def node_body(node: HollowNode, now_s: float) -> Body:
 
 
 def status_patch(
-    node: HollowNode,
+    node: ManagedNode,
     existing: Node | None,
     now_s: float,
     problem: str = "",
@@ -79,7 +79,7 @@ def status_patch(
     return {"status": status if in_use is None else {**status, "volumesInUse": in_use}}
 
 
-def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:
+def adoption_patch(node: ManagedNode, existing: Node, now_s: float) -> Body:
     """Return the status patch of a start: like `status_patch`, but it also removes resources that
     the node no longer has.
     """
@@ -90,7 +90,7 @@ def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:
     return {"status": status}
 
 
-def own_patch(node: HollowNode, existing: AgentNode) -> Body | None:
+def own_patch(node: ManagedNode, existing: AgentNode) -> Body | None:
     """Return the merge patch of what the agent sets beside the status, None for no change.
 
     Other labels are kept, and so is the provider's id that a Node has: it cannot be changed.
@@ -106,7 +106,7 @@ def own_patch(node: HollowNode, existing: AgentNode) -> Body | None:
     return patch or None
 
 
-def addresses(node: HollowNode) -> tuple[Address, ...]:
+def addresses(node: ManagedNode) -> tuple[Address, ...]:
     """Return the addresses of a node's status."""
     own = (Address(INTERNAL_IP, node.address), Address(HOSTNAME, node.name))
     return node.addresses or own
@@ -125,7 +125,7 @@ def is_ready(node: Node) -> bool:
     )
 
 
-def lease_body(node: HollowNode, node_uid: str, now_s: float) -> Body:
+def lease_body(node: ManagedNode, node_uid: str, now_s: float) -> Body:
     """Return the whole Lease for its creation; it is deleted together with the Node."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
@@ -141,7 +141,7 @@ def lease_body(node: HollowNode, node_uid: str, now_s: float) -> Body:
     }
 
 
-def lease_patch(node: HollowNode, now_s: float) -> Body:
+def lease_patch(node: ManagedNode, now_s: float) -> Body:
     """Return the merge patch that renews the Lease at `now_s` (seconds since the epoch)."""
     return {
         "spec": {
@@ -153,7 +153,7 @@ def lease_patch(node: HollowNode, now_s: float) -> Body:
 
 
 def _status_patch(
-    node: HollowNode, existing: Node | None, now_s: float, problem: str = ""
+    node: ManagedNode, existing: Node | None, now_s: float, problem: str = ""
 ) -> dict[str, Any]:
     status = _status(node, existing, now_s, problem)
     if node.addresses:
@@ -163,7 +163,7 @@ def _status_patch(
 
 
 def _status(
-    node: HollowNode, existing: Node | None, now_s: float, problem: str = ""
+    node: ManagedNode, existing: Node | None, now_s: float, problem: str = ""
 ) -> dict[str, Any]:
     about = node.description
     return {
@@ -190,7 +190,7 @@ def _status(
     }
 
 
-def _endpoints(node: HollowNode) -> dict[str, Any]:
+def _endpoints(node: ManagedNode) -> dict[str, Any]:
     if node.port is None:
         return {}
     return {"daemonEndpoints": {"kubeletEndpoint": {"Port": node.port}}}

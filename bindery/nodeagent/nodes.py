@@ -28,7 +28,7 @@ from bindery.nodeagent.node_objects import (
     LEASE_NAMESPACE,
     AgentNode,
 )
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodeagent.work import WorkQueue
 
 RENEW_S: Final = LEASE_DURATION_S * 0.25
@@ -78,7 +78,7 @@ class NodeTask(NamedTuple):
 class _State:
     """The state of one node. Times are times of the clock that is passed in."""
 
-    node: HollowNode
+    node: ManagedNode
     stage: NodeStage = NodeStage.PENDING
     uid: str = ""
     renewed_s: float = 0.0
@@ -106,11 +106,11 @@ class NodeKeeper:
     def __init__(
         self,
         client: Client,
-        nodes: tuple[HollowNode, ...],
+        nodes: tuple[ManagedNode, ...],
         *,
         events: EventRecorder,
-        prepare: Callable[[HollowNode], str | None],
-        on_registered: Callable[[HollowNode], None],
+        prepare: Callable[[ManagedNode], str | None],
+        on_registered: Callable[[ManagedNode], None],
         problem: Callable[[], str] = lambda: "",
         volumes: UsedVolumes | None = None,
     ) -> None:
@@ -133,7 +133,7 @@ class NodeKeeper:
         self.settled = asyncio.Event()
         """Set when all nodes have finished their first registration."""
 
-    def registered(self, name: str) -> HollowNode | None:
+    def registered(self, name: str) -> ManagedNode | None:
         """Return the hollow node called `name`, if this agent runs it and it is registered."""
         state = self._states.get(name)
         return state.node if state is not None and state.stage is NodeStage.REGISTERED else None
@@ -143,18 +143,18 @@ class NodeKeeper:
         state = self._states.get(name)
         return state.uid if state is not None and state.stage is NodeStage.REGISTERED else None
 
-    def seen(self, node: HollowNode) -> AgentNode:
+    def seen(self, node: ManagedNode) -> AgentNode:
         """Return the Node object of `node` from the watch, or as it was registered."""
         found = self._reflector.objects.get(("", node.name))
         return found or AgentNode(metadata=Meta(name=node.name, labels=node.labels))
 
-    def complain(self, node: HollowNode, problem: str, reason: str = "StateLost") -> None:
+    def complain(self, node: ManagedNode, problem: str, reason: str = "StateLost") -> None:
         """Write a warning event for `node`."""
         log.error("a node has a problem", node=node.name, problem=problem)
         reference = ObjectReference(NODES.api_version, NODES.kind, "", node.name, node.name)
         self._events.warning(reference, reason, problem)
 
-    def refresh(self, node: HollowNode) -> None:
+    def refresh(self, node: ManagedNode) -> None:
         """Write the status of `node` now: its devices, or what makes it ready, have changed.
 
         Its labels are written too if they are other ones than before.
@@ -194,7 +194,7 @@ class NodeKeeper:
         """Update the gauges."""
         stages = [state.stage for state in self._states.values()]
         for stage in NodeStage:
-            metrics.HOLLOW_NODES.labels(stage.value).set(stages.count(stage))
+            metrics.NODES.labels(stage.value).set(stages.count(stage))
         metrics.WORK_WAITING.labels("nodes").set(self._queue.waiting)
 
     async def _handle(self, task: NodeTask) -> float | None:

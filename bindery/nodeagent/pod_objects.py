@@ -12,7 +12,7 @@ from bindery.kube.objects.podspec import Affinity, Container, ResourceRequiremen
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Condition, ExtendedClaimStatus, KubeObject
 
-__all__ = ["HOLLOW_PODS", "HollowPod", "HollowPodSpec", "HollowPodStatus", "NodeContainer"]
+__all__ = ["HOLLOW_PODS", "AgentPod", "AgentPodSpec", "AgentPodStatus", "NodeContainer"]
 
 
 class Sysctl(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -22,7 +22,7 @@ class Sysctl(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
 
 
 class PodSecurityContext(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`PodSecurityContext`, as far as a hollow node reads it."""
+    """`PodSecurityContext`, as far as an agent reads it."""
 
     sysctls: list[Sysctl] | None = None
 
@@ -52,8 +52,8 @@ class NodeContainer(Container, frozen=True, rename="camel", kw_only=True, gc=Fal
     env: list[Variable] | None = None
 
 
-class HollowPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`PodSpec`, as far as a hollow node reads it."""
+class AgentPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`PodSpec`, as far as an agent reads it."""
 
     node_name: str = ""
     host_network: bool = False
@@ -73,8 +73,8 @@ class HollowPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     readiness_gates: list[ReadinessGate] | None = None
 
 
-class HollowPodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`PodStatus`, as far as a hollow node reads it."""
+class AgentPodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`PodStatus`, as far as an agent reads it."""
 
     phase: str = ""
     qos_class: str = ""
@@ -84,11 +84,11 @@ class HollowPodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True,
     extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
-class HollowPod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+class AgentPod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     """A bound pod."""
 
-    spec: HollowPodSpec = msgspec.field(default_factory=HollowPodSpec)
-    status: HollowPodStatus = msgspec.field(default_factory=HollowPodStatus)
+    spec: AgentPodSpec = msgspec.field(default_factory=AgentPodSpec)
+    status: AgentPodStatus = msgspec.field(default_factory=AgentPodStatus)
 
     @property
     def is_ready(self) -> bool:
@@ -105,4 +105,4 @@ class HollowPod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False)
 
 
 # A node does not forget an unreadable pod.
-HOLLOW_PODS: Final = PODS.decoded_as(HollowPod, held=lambda pod, _: pod)
+HOLLOW_PODS: Final = PODS.decoded_as(AgentPod, held=lambda pod, _: pod)

@@ -11,7 +11,7 @@ from bindery.api.times import timestamp
 from bindery.nodeagent.admission import PREEMPTING
 from bindery.nodeagent.held import ANNOTATION as HELD_ANNOTATION
 from bindery.nodeagent.lifecycle import EXIT_KILLED
-from bindery.nodeagent.pod_objects import HollowPod, NodeContainer
+from bindery.nodeagent.pod_objects import AgentPod, NodeContainer
 from bindery.nodecore.admission.result import Admission
 
 Patch = Mapping[str, Any]
@@ -24,7 +24,7 @@ _ORDER: Final = "$setElementOrder/conditions"
 
 
 def running(
-    pod: HollowPod, host_address: str, pod_address: str, now_s: float, *, held: str | None = None
+    pod: AgentPod, host_address: str, pod_address: str, now_s: float, *, held: str | None = None
 ) -> Patch:
     """Return the patch that makes `pod` Running from `now_s` (seconds since the epoch).
 
@@ -45,12 +45,12 @@ def running(
     return patch if held is None else {**patch, **recorded(pod, held)}
 
 
-def recorded(pod: HollowPod, held: str) -> Patch:
+def recorded(pod: AgentPod, held: str) -> Patch:
     """Return the patch that writes `held`, the record of the resources of `pod`."""
     return {"metadata": {"uid": pod.metadata.uid, "annotations": {HELD_ANNOTATION: held}}}
 
 
-def refused(pod: HollowPod, answer: Admission, now_s: float) -> Patch:
+def refused(pod: AgentPod, answer: Admission, now_s: float) -> Patch:
     """Return the patch that fails `pod` as a kubelet fails a pod that it does not admit.
 
     A pod that already ran, before a restart or until a critical pod came, counts as killed.
@@ -82,7 +82,7 @@ def _disrupted(now_s: float) -> dict[str, str]:
     }
 
 
-def ended(pod: HollowPod, exit_code: int, now_s: float) -> Patch:
+def ended(pod: AgentPod, exit_code: int, now_s: float) -> Patch:
     """Return the patch that ends `pod`: Succeeded if its containers exit with 0, else Failed."""
     succeeded = exit_code == 0
     started = pod.status.start_time or timestamp(now_s)
@@ -94,12 +94,12 @@ def ended(pod: HollowPod, exit_code: int, now_s: float) -> Patch:
     return _patch(pod, status | _containers(pod, state, started))
 
 
-def turned(pod: HollowPod, now_s: float) -> Patch:
+def turned(pod: AgentPod, now_s: float) -> Patch:
     """Return the patch that sets the readiness of `pod` from its readiness gates."""
     return _patch(pod, _conditions(pod, now_s))
 
 
-def expired(pod: HollowPod, now_s: float) -> Patch:
+def expired(pod: AgentPod, now_s: float) -> Patch:
     """Return the patch that ends `pod` at its `activeDeadlineSeconds`."""
     status = {
         **ended(pod, EXIT_KILLED, now_s)["status"],
@@ -109,11 +109,11 @@ def expired(pod: HollowPod, now_s: float) -> Patch:
     return _patch(pod, status)
 
 
-def _patch(pod: HollowPod, status: Mapping[str, Any]) -> Patch:
+def _patch(pod: AgentPod, status: Mapping[str, Any]) -> Patch:
     return {"metadata": {"uid": pod.metadata.uid}, "status": status}
 
 
-def _conditions(pod: HollowPod, now_s: float, ended: str = "") -> dict[str, Any]:
+def _conditions(pod: AgentPod, now_s: float, ended: str = "") -> dict[str, Any]:
     """Return the changed conditions, and the order of all conditions as a kubelet (1.36) writes it.
 
     Conditions from other writers come first. `ended` is the reason why the containers are not
@@ -144,7 +144,7 @@ def _conditions(pod: HollowPod, now_s: float, ended: str = "") -> dict[str, Any]
     return {"conditions": changed, _ORDER: [{"type": kind} for kind in order]}
 
 
-def _containers(pod: HollowPod, state: Mapping[str, Any], started: str) -> dict[str, Any]:
+def _containers(pod: AgentPod, state: Mapping[str, Any], started: str) -> dict[str, Any]:
     """Return the statuses of all containers: init containers have ended, others are in `state`."""
     statuses: dict[str, Any] = {
         "containerStatuses": [
@@ -160,9 +160,7 @@ def _containers(pod: HollowPod, state: Mapping[str, Any], started: str) -> dict[
     return statuses
 
 
-def _container(
-    pod: HollowPod, container: NodeContainer, state: Mapping[str, Any]
-) -> dict[str, Any]:
+def _container(pod: AgentPod, container: NodeContainer, state: Mapping[str, Any]) -> dict[str, Any]:
     is_running = "running" in state
     # An init container that ended with exit code 0 counts as ready, as in the kubelet.
     is_init = container in (pod.spec.init_containers or ())

@@ -38,9 +38,9 @@ from bindery.nodeagent.lifecycle import (
     decide,
     malformed_annotations,
 )
-from bindery.nodeagent.pod_objects import HOLLOW_PODS, HollowPod
+from bindery.nodeagent.pod_objects import HOLLOW_PODS, AgentPod
 from bindery.nodeagent.pod_status import Patch
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodeagent.work import WorkQueue
 
 _WORKERS: Final = 32
@@ -67,18 +67,18 @@ class PodKeeper:
         client: Client,
         events: EventRecorder,
         *,
-        registered: Callable[[str], HollowNode | None],
+        registered: Callable[[str], ManagedNode | None],
         kubelets: Kubelets,
         clock: Callable[[], float],
         random: Random,
     ) -> None:
         self._client, self._events, self._clock = client, events, clock
         self._registered, self._kubelets = registered, kubelets
-        self._early: list[HollowNode] = []  # registered before the pods were known
+        self._early: list[ManagedNode] = []  # registered before the pods were known
         self._addresses = AddressPool()
         self._by_node: defaultdict[str, dict[PodKey, None]] = defaultdict(dict)
         """Pods in the order in which they came."""
-        self._written: dict[PodKey, HollowPod] = {}  # own last writes, until the watch shows them
+        self._written: dict[PodKey, AgentPod] = {}  # own last writes, until the watch shows them
         self._complained: dict[PodKey, list[str]] = {}  # texts that events were written about
         self._queue = WorkQueue("pods", self._handle, workers=_WORKERS, random=random)
         self._reflector = Reflector(
@@ -101,7 +101,7 @@ class PodKeeper:
             self._early.clear()
             group.create_task(self._queue.run())
 
-    def look_after(self, node: HollowNode) -> None:
+    def look_after(self, node: ManagedNode) -> None:
         """Run the pods of `node`, which has just been registered."""
         if not self._reflector.synced.is_set():
             self._early.append(node)
@@ -115,7 +115,7 @@ class PodKeeper:
         """Update the gauges."""
         metrics.WORK_WAITING.labels("pods").set(self._queue.waiting)
 
-    def _on_change(self, change: Change[HollowPod]) -> None:
+    def _on_change(self, change: Change[AgentPod]) -> None:
         pod = change.object
         key = PodKey(pod.metadata.namespace, pod.metadata.name)
         if change.type is EventType.DELETED or pod.status.phase in ENDED_POD_PHASES:
@@ -152,7 +152,7 @@ class PodKeeper:
             case decision:
                 return await self._attempt(decision, key, pod, node)
 
-    def _refusal(self, key: PodKey, pod: HollowPod, node: HollowNode) -> Refuse | None:
+    def _refusal(self, key: PodKey, pod: AgentPod, node: ManagedNode) -> Refuse | None:
         """Ask the node's kubelet whether a pod may run; return its refusal, or None."""
         if pod.status.phase in ENDED_POD_PHASES or pod.metadata.deletion_timestamp is not None:
             return None
@@ -164,14 +164,14 @@ class PodKeeper:
                     self._queue.add(other)
         return None if answer.admit else Refuse(answer)
 
-    def _new_record(self, pod: HollowPod, node: HollowNode) -> WriteRecord | None:
+    def _new_record(self, pod: AgentPod, node: ManagedNode) -> WriteRecord | None:
         if pod.status.phase != "Running":
             return None
         held = self._kubelets.new_record(node, pod)
         return None if held is None else WriteRecord(held)
 
     async def _attempt(
-        self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode
+        self, step: Step, key: PodKey, pod: AgentPod, node: ManagedNode
     ) -> float | None:
         """Execute `step`; return the seconds until the next check, None to wait for a change."""
         try:
@@ -192,7 +192,7 @@ class PodKeeper:
             metrics.POD_STEPS.labels(STEP_LABELS[type(step)]).inc()
         return None  # the write comes back as an event, which leads to the next step
 
-    async def _carry_out(self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode) -> None:
+    async def _carry_out(self, step: Step, key: PodKey, pod: AgentPod, node: ManagedNode) -> None:
         now = self._clock()
         match step:
             case Refuse(answer):
@@ -235,7 +235,7 @@ class PodKeeper:
         if known is not None and _is_newer(written, known):
             self._written[key] = written
 
-    def _complain(self, key: PodKey, pod: HollowPod) -> None:
+    def _complain(self, key: PodKey, pod: AgentPod) -> None:
         """Write an event about each malformed annotation, once for each text."""
         problems = [str(problem) for problem in malformed_annotations(pod)]
         if problems == self._complained.get(key, []):
@@ -246,7 +246,7 @@ class PodKeeper:
             self._events.warning(reference_to(HOLLOW_PODS, pod), "MalformedAnnotation", text)
 
 
-def _is_newer(pod: HollowPod, other: HollowPod) -> bool:
+def _is_newer(pod: AgentPod, other: AgentPod) -> bool:
     """Return whether `pod` is a later state of the same object as `other`.
 
     Resource versions of one kind are ordered numbers (KEP-5504, Kubernetes 1.35).

@@ -17,8 +17,8 @@ from bindery.api.base import ApiModel, NonNegative
 from bindery.nodeagent.descriptions import HOLLOW, NodeDescription
 from bindery.nodeagent.hardware import (
     Amount,
-    HollowMachine,
     KubeletSettings,
+    MachineSettings,
     NumaHardware,
     machine_of,
 )
@@ -101,7 +101,7 @@ class NodeShape(ApiModel):
         self.machine()
         return self
 
-    def machine(self) -> HollowMachine:
+    def machine(self) -> MachineSettings:
         """Return the machine of each node; raises ValueError if a kubelet would not start on it."""
         return machine_of(_resources(self), names.GPU_RESOURCE, self.numa, self.kubelet)
 
@@ -127,8 +127,8 @@ class HollowNodesFile(ApiModel):
 
 
 @dataclass(frozen=True)
-class HollowNode:
-    """One complete node to create: hollow, or of the kind that its `mark` names."""
+class ManagedNode:
+    """One complete node that an agent keeps: hollow, or of the kind that its `mark` names."""
 
     name: str
     labels: dict[str, str]
@@ -137,7 +137,7 @@ class HollowNode:
     allocatable: Mapping[str, str]
     """Resource name -> quantity: the capacity less what is reserved."""
     address: str
-    machine: HollowMachine
+    machine: MachineSettings
     """The machine; one object for all nodes of a shape."""
     mark: str = HOLLOW_LABEL
     """The label, with the value "true", of the nodes that this kind of agent may take over."""
@@ -150,7 +150,7 @@ class HollowNode:
     """Where the API server calls the node for logs; None: nowhere."""
 
 
-def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:
+def expand(shapes: tuple[NodeShape, ...]) -> tuple[ManagedNode, ...]:
     """Return the nodes of `shapes` in order; raises ValueError if there are too many."""
     if sum(shape.count for shape in shapes) > NODE_ADDRESSES.num_addresses - 2:
         raise ValueError(f"at most {NODE_ADDRESSES.num_addresses - 2} nodes fit one process")
@@ -163,7 +163,7 @@ def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:
         for index in range(shape.count):
             address += 1
             nodes.append(
-                HollowNode(
+                ManagedNode(
                     name=f"{shape.name_prefix}{index}",
                     labels=_labels(shape, index),
                     resources=capacity,
@@ -225,7 +225,7 @@ def _resources(shape: NodeShape) -> dict[str, str]:
     return resources | {name: str(amount) for name, amount in shape.resources.items()}
 
 
-def _capacity(shape: NodeShape, machine: HollowMachine) -> dict[str, str]:
+def _capacity(shape: NodeShape, machine: MachineSettings) -> dict[str, str]:
     """Return the resources of the shape, including those added by its NUMA zones."""
     counts = {name: len(devices) for name, devices in machine.devices.items()}
     added = {**machine.config.capacity, **counts}
@@ -233,7 +233,7 @@ def _capacity(shape: NodeShape, machine: HollowMachine) -> dict[str, str]:
     return own | {name: str(amount) for name, amount in added.items() if name not in own}
 
 
-def _allocatable(capacity: Mapping[str, str], machine: HollowMachine) -> dict[str, str]:
+def _allocatable(capacity: Mapping[str, str], machine: MachineSettings) -> dict[str, str]:
     """Return the amounts for pods; those without reservations are written as in the capacity."""
     whole = pods.resources(capacity)
     return {

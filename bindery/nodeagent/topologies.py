@@ -14,7 +14,7 @@ import structlog
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.nodeagent import metrics, reportobject, topologyreport
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodeagent.topologyreport import Layout, Reported
 from bindery.nodeagent.work import WorkQueue
 from bindery.nodecore.container_manager import NodeConfig
@@ -52,7 +52,7 @@ class TopologyKeeper:
         """Write reports; does not return."""
         await self._queue.run()
 
-    def changed(self, node: HollowNode) -> None:
+    def changed(self, node: ManagedNode) -> None:
         """Schedule a report of `node`, unless the node has no NUMA settings."""
         if node.machine.is_reported and node.name not in self._waiting:
             self._waiting.add(node.name)

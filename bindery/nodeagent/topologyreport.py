@@ -20,7 +20,7 @@ from bindery.kube.objects.nodetopologies import (
     SCOPE_ATTRIBUTE,
 )
 from bindery.nodeagent import heldzones
-from bindery.nodeagent.hardware import HollowMachine
+from bindery.nodeagent.hardware import MachineSettings
 from bindery.nodeagent.heldzones import zone_name
 from bindery.nodecore import pods
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
@@ -48,7 +48,7 @@ class Reported(Protocol):
         """The name of the kubelet's node."""
 
     @property
-    def machine(self) -> HollowMachine:
+    def machine(self) -> MachineSettings:
         """Hardware and settings."""
 
     @property

@@ -9,10 +9,10 @@ import pytest
 SHARED = ("bindery_api_", "bindery_events_", "bindery_watch_")
 """Series about the traffic with the API server; every component has them."""
 FOREIGN = {
-    "scheduler": ("bindery_binder_", "bindery_grouper_", "bindery_hollow_", "bindery_webhook_"),
-    "binder": ("bindery_cycle_", "bindery_grouper_", "bindery_hollow_", "bindery_webhook_"),
-    "grouper": ("bindery_cycle_", "bindery_bind", "bindery_hollow_", "bindery_webhook_"),
-    "webhook": ("bindery_cycle_", "bindery_bind", "bindery_hollow_", "bindery_grouper_"),
+    "scheduler": ("bindery_binder_", "bindery_grouper_", "bindery_nodeagent_", "bindery_webhook_"),
+    "binder": ("bindery_cycle_", "bindery_grouper_", "bindery_nodeagent_", "bindery_webhook_"),
+    "grouper": ("bindery_cycle_", "bindery_bind", "bindery_nodeagent_", "bindery_webhook_"),
+    "webhook": ("bindery_cycle_", "bindery_bind", "bindery_nodeagent_", "bindery_grouper_"),
     "nodeagent": ("bindery_cycle_", "bindery_bind", "bindery_webhook_", "bindery_grouper_"),
 }
 _SCRIPT = """

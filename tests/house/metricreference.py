@@ -31,8 +31,7 @@ PROCESSES: Final[Mapping[str, Sequence[str]]] = {
     "Dashboard": ("dashboard.metrics",),
     "Beside a kubelet": ("nodeagent.beside.metrics",),
     "Device plugin for shares": ("nodeagent.shares.metrics",),
-    "Hollow nodes": ("nodeagent.metrics",),
-    "Node agent": ("nodeagent.identity.metrics",),
+    "Node agent": ("nodeagent.metrics", "nodeagent.identity.metrics"),
 }
 """Process -> the modules of `bindery` that register its metrics."""
 

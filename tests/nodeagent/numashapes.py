@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from bindery.kube.objects.watched import Meta, Node, NodeSpec, NodeStatus, Taint
-from bindery.nodeagent.pod_objects import HollowPod
-from bindery.nodeagent.shapes import HollowNode, NodeShape, expand
+from bindery.nodeagent.pod_objects import AgentPod
+from bindery.nodeagent.shapes import ManagedNode, NodeShape, expand
 
 SETTINGS: dict[str, Any] = {
     "cpuManagerPolicy": "static",
@@ -30,12 +30,12 @@ KEYS: dict[str, Any] = {
 """Two sockets of one zone each: CPUs 0-7,16-23 with 32Gi and two GPUs, and 8-15,24-31 likewise."""
 
 
-def one_node(**keys: object) -> HollowNode:
+def one_node(**keys: object) -> ManagedNode:
     (node,) = expand((NodeShape.model_validate({**KEYS, **keys}),))
     return node
 
 
-def seen(node: HollowNode, *taints: Taint) -> Node:
+def seen(node: ManagedNode, *taints: Taint) -> Node:
     return Node(
         metadata=Meta(name=node.name, labels=node.labels),
         spec=NodeSpec(taints=list(taints)),
@@ -51,7 +51,7 @@ def pod(
     phase: str = "Pending",
     annotations: dict[str, str] | None = None,
     **spec: object,
-) -> HollowPod:
+) -> AgentPod:
     """Return a pod whose only container requests what it is limited to."""
     resources = {"requests": limits or {}, "limits": limits or {}}
     return msgspec.convert(
@@ -70,5 +70,5 @@ def pod(
             },
             "status": {"phase": phase},
         },
-        HollowPod,
+        AgentPod,
     )

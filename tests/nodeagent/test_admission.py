@@ -8,8 +8,8 @@ import pytest
 from bindery.kube.objects.watched import Node, Taint
 from bindery.nodeagent import held
 from bindery.nodeagent.kubelets import Kubelets
-from bindery.nodeagent.pod_objects import HollowPod
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.pod_objects import AgentPod
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodecore.admission.result import Admission
 from tests.nodeagent.numashapes import SETTINGS, one_node, pod, seen
 
@@ -19,11 +19,11 @@ class Ground:
 
     def __init__(
         self,
-        node: HollowNode,
+        node: ManagedNode,
         *,
         checkpoints: Path | None = None,
         taints: tuple[Taint, ...] = (),
-        pods: tuple[HollowPod, ...] = (),
+        pods: tuple[AgentPod, ...] = (),
     ) -> None:
         self.node, self.taints = node, taints
         self.complaints: list[str] = []
@@ -39,7 +39,7 @@ class Ground:
         if self.problem is None:
             self.kubelets.open(node, pods)
 
-    def admit(self, one: HollowPod) -> Admission:
+    def admit(self, one: AgentPod) -> Admission:
         return self.kubelets.admit(self.node, one)
 
     def held(self, name: str) -> held.Held:
@@ -53,10 +53,10 @@ class Ground:
     def release(self, name: str) -> None:
         self.kubelets.release(self.node.name, f"uid-{name}")
 
-    def _seen(self, node: HollowNode) -> Node:
+    def _seen(self, node: ManagedNode) -> Node:
         return seen(node, *self.taints)
 
-    def _changed(self, node: HollowNode) -> None:
+    def _changed(self, node: ManagedNode) -> None:
         assert node is self.node
         self.changes += 1
 
@@ -174,7 +174,7 @@ def test_extended_resources_served_by_a_claim_are_not_counted_on_the_node() -> N
     one = pod("a", {"nvidia.com/gpu": "9"})
 
     status = {"phase": "Pending", "extendedResourceClaimStatus": claimed}
-    served = msgspec.convert({**msgspec.to_builtins(one), "status": status}, HollowPod)
+    served = msgspec.convert({**msgspec.to_builtins(one), "status": status}, AgentPod)
 
     assert ground.admit(served).admit
 
@@ -200,11 +200,11 @@ def test_full_pcpus_only_refuses_half_cores() -> None:
     assert ground.admit(pod("b", {"cpu": "4", "memory": "1Gi"})).admit
 
 
-def restarted(ground: Ground, pods: tuple[HollowPod, ...]) -> Ground:
+def restarted(ground: Ground, pods: tuple[AgentPod, ...]) -> Ground:
     return Ground(ground.node, pods=pods)
 
 
-def running(ground: Ground, name: str, limits: dict[str, str]) -> HollowPod:
+def running(ground: Ground, name: str, limits: dict[str, str]) -> AgentPod:
     text = ground.kubelets.held(ground.node, f"uid-{name}")
     assert text is not None
     return pod(name, limits, phase="Running", annotations={held.ANNOTATION: text})

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindery.nodeagent.kubelets import Kubelets
-from bindery.nodeagent.pod_objects import HollowPod
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.pod_objects import AgentPod
+from bindery.nodeagent.shapes import ManagedNode
 from tests.nodeagent.numashapes import SETTINGS, one_node, pod, seen
 from tests.sizes import IS_LONG, examples
 
@@ -44,7 +44,7 @@ class Event:
     def is_end(self) -> bool:
         return self.limits is None
 
-    def pod(self, phase: str) -> HollowPod:
+    def pod(self, phase: str) -> AgentPod:
         spec: dict[str, Any] = {}
         if self.init is not None:
             resources = {"requests": self.init, "limits": self.init}
@@ -71,7 +71,9 @@ EVENTS = (
 class Run:
     """An agent's life in `directory`, and what the API server knows."""
 
-    def __init__(self, node: HollowNode, directory: Path, events: Sequence[Event] = EVENTS) -> None:
+    def __init__(
+        self, node: ManagedNode, directory: Path, events: Sequence[Event] = EVENTS
+    ) -> None:
         self.node, self.directory, self.events = node, directory, events
         self.journal = directory / "journal"
         self.checkpoints = directory / "checkpoints"
@@ -111,7 +113,7 @@ class Run:
         with self.journal.open("a") as file:
             file.write(f"{outcome}\n")
 
-    def _present(self, done: Sequence[str]) -> list[HollowPod]:
+    def _present(self, done: Sequence[str]) -> list[AgentPod]:
         """Return the pods that are there, with the one whose admission was interrupted."""
         phases = {event.name: outcome for event, outcome in zip(self.events, done, strict=False)}
         for event in self.events[len(done) : len(done) + 1]:

@@ -12,7 +12,7 @@ from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder
 from bindery.kube.objects.resources import NODES, Resource
 from bindery.nodeagent.nodes import NodeKeeper
-from bindery.nodeagent.shapes import HollowNode, NodeShape, expand
+from bindery.nodeagent.shapes import ManagedNode, NodeShape, expand
 from bindery.nodecore.addresses import Address
 from devcluster.plane import ControlPlane
 from tests.kube.mirror import WAIT_S
@@ -31,7 +31,7 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def node(client: Client) -> AsyncIterator[HollowNode]:
+async def node(client: Client) -> AsyncIterator[ManagedNode]:
     (made,) = expand((NodeShape(count=1, name_prefix=f"described-{secrets.token_hex(3)}-"),))
     yield made
     await client.delete(NODES, made.name)
@@ -51,7 +51,7 @@ async def with_addresses(client: Client, name: str, count: int) -> dict[str, Any
 
 
 async def test_labels_id_and_addresses_of_a_node_follow_its_provider(
-    client: Client, node: HollowNode
+    client: Client, node: ManagedNode
 ) -> None:
     registered = asyncio.Event()
     keeper = NodeKeeper(

@@ -27,7 +27,7 @@ from bindery.nodeagent.lifecycle import (
     decide,
     malformed_annotations,
 )
-from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, HollowPodStatus, ReadinessGate
+from bindery.nodeagent.pod_objects import AgentPod, AgentPodSpec, AgentPodStatus, ReadinessGate
 
 NOW_S = 1_800_000_000.0
 
@@ -43,13 +43,13 @@ def pod(
     finalizers: tuple[str, ...] = (),
     code: str | None = None,
     deadline_s: int | None = None,
-) -> HollowPod:
+) -> AgentPod:
     annotations = {
         names.HOLLOW_RUN_SECONDS_ANNOTATION: run,
         STOP_SECONDS_ANNOTATION: stop,
         EXIT_CODE_ANNOTATION: code,
     }
-    return HollowPod(
+    return AgentPod(
         metadata=Meta(
             name="a",
             uid="1",
@@ -58,8 +58,8 @@ def pod(
             deletion_grace_period_seconds=grace_s,
             finalizers=list(finalizers),
         ),
-        spec=HollowPodSpec(node_name="hollow-0", active_deadline_seconds=deadline_s),
-        status=HollowPodStatus(
+        spec=AgentPodSpec(node_name="hollow-0", active_deadline_seconds=deadline_s),
+        status=AgentPodStatus(
             phase=phase, start_time=None if started_s is None else timestamp(started_s)
         ),
     )
@@ -102,10 +102,10 @@ def test_a_malformed_exit_code_is_reported_and_ignored(text: str) -> None:
 def test_a_running_pod_is_ready_while_all_its_readiness_gates_are_true() -> None:
     gates = [ReadinessGate(condition_type="a"), ReadinessGate(condition_type="b")]
 
-    def gated(**conditions: str) -> HollowPod:
+    def gated(**conditions: str) -> AgentPod:
         listed = [Condition(type=kind, status=status) for kind, status in conditions.items()]
-        status = HollowPodStatus(phase="Running", start_time=timestamp(NOW_S), conditions=listed)
-        return HollowPod(spec=HollowPodSpec(readiness_gates=gates), status=status)
+        status = AgentPodStatus(phase="Running", start_time=timestamp(NOW_S), conditions=listed)
+        return AgentPod(spec=AgentPodSpec(readiness_gates=gates), status=status)
 
     assert decide(gated(Ready="False", a="True"), NOW_S) == Rest()
     assert decide(gated(Ready="False", a="True", b="True"), NOW_S) == ReadinessChange()

@@ -246,7 +246,7 @@ def test_readiness_and_metrics_show_the_registered_nodes(agents: Agents, cluster
 
     assert cluster.get("node", agents.node(1))["metadata"]["labels"][HOLLOW_LABEL] == "true"
     cluster.eventually(
-        lambda: 'bindery_hollow_nodes{stage="registered"} 2.0' in agent.metrics().splitlines()
+        lambda: 'bindery_nodeagent_nodes{stage="registered"} 2.0' in agent.metrics().splitlines()
     )
 
 

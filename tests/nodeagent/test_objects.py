@@ -3,7 +3,7 @@ from typing import Any
 from bindery.kube.objects.watched import Condition, Meta, Node, NodeStatus
 from bindery.nodeagent import node_objects, pod_status
 from bindery.nodeagent.node_objects import AgentNode
-from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, HollowPodStatus, NodeContainer
+from bindery.nodeagent.pod_objects import AgentPod, AgentPodSpec, AgentPodStatus, NodeContainer
 from bindery.nodeagent.shapes import NodeShape, expand
 
 NOW_S = 1_800_000_000.0
@@ -56,16 +56,16 @@ def test_a_patch_leaves_the_fields_of_others_in_the_nodes_spec() -> None:
     assert node_objects.adoption_patch(NODE, Node(), NOW_S).keys() == {"status"}
 
 
-POD = HollowPod(
+POD = AgentPod(
     metadata=Meta(name="a", uid="u"),
-    spec=HollowPodSpec(
+    spec=AgentPodSpec(
         containers=[NodeContainer(name="main", image="train:1")],
         init_containers=[
             NodeContainer(name="fetch", image="fetch:1"),
             NodeContainer(name="proxy", image="proxy:1", restart_policy="Always"),
         ],
     ),
-    status=HollowPodStatus(
+    status=AgentPodStatus(
         phase="Pending",
         conditions=[Condition(type="PodScheduled", status="True", last_transition_time=BEFORE)],
     ),
@@ -89,7 +89,7 @@ def test_a_running_pod_has_running_sidecars_and_finished_init_containers() -> No
 
 def test_conditions_of_others_come_first_and_the_kubelets_in_its_order() -> None:
     others = [Condition(type="PodScheduled", status="True"), Condition(type="DisruptionTarget")]
-    pod = HollowPod(metadata=POD.metadata, spec=POD.spec, status=HollowPodStatus(conditions=others))
+    pod = AgentPod(metadata=POD.metadata, spec=POD.spec, status=AgentPodStatus(conditions=others))
 
     patch: Any = pod_status.running(pod, "198.18.0.1", "100.64.0.1", NOW_S)
 
@@ -104,8 +104,8 @@ def test_conditions_of_others_come_first_and_the_kubelets_in_its_order() -> None
 
 
 def test_an_existing_start_time_is_kept() -> None:
-    started = HollowPod(
-        metadata=POD.metadata, spec=POD.spec, status=HollowPodStatus(start_time=BEFORE)
+    started = AgentPod(
+        metadata=POD.metadata, spec=POD.spec, status=AgentPodStatus(start_time=BEFORE)
     )
 
     patch: Any = pod_status.running(started, "198.18.0.1", "100.64.0.1", NOW_S)

@@ -27,7 +27,7 @@ from bindery.observability.listening import Listening
 if TYPE_CHECKING:
     from bindery.nodeagent.identity.cloud import CloudRequestManager
     from bindery.nodeagent.identity.process import NodeIdentity
-    from bindery.nodeagent.shapes import HollowNode
+    from bindery.nodeagent.shapes import ManagedNode
 
 _USER_AGENT: Final = f"bindery-nodeagent/{__version__}"
 
@@ -199,7 +199,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
 def _identity(
     options: MachineOptions,
     kubeconfig: Path | None,
-    node: "HollowNode",
+    node: "ManagedNode",
     cloud: "CloudRequestManager | None",
 ) -> "NodeIdentity | None":
     """Return the certificates of the node, None if the kubeconfig has its credentials."""

@@ -21,7 +21,7 @@ from bindery.cli.processes import beside, containers, running
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.hardware import KubeletSettings
-from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
+from bindery.nodeagent.shapes import HollowNodesFile, ManagedNode, NodeShape, expand
 from bindery.nodeagent.topologies import DELAY_S
 from bindery.observability.listening import LOOPBACK, Listening
 
@@ -193,7 +193,7 @@ class Places:
     topology_delay_s: float
 
 
-def _from_options(options: dict[str, object], settings: Sequence[str]) -> tuple[HollowNode, ...]:
+def _from_options(options: dict[str, object], settings: Sequence[str]) -> tuple[ManagedNode, ...]:
     shape = dict(options)
     for setting in settings:
         _enter(shape, setting)
@@ -242,7 +242,7 @@ def _option(location: tuple[int | str, ...], options: Collection[str]) -> str:
 
 
 async def _run(
-    nodes: tuple[HollowNode, ...],
+    nodes: tuple[ManagedNode, ...],
     kubeconfig: Path | None,
     listening: Listening,
     remove_on_exit: bool,

@@ -14,7 +14,7 @@ from bindery.kube.events.recorder import EventRecorder
 from bindery.nodeagent.beside.exporter import Exporter
 from bindery.nodeagent.beside.gpuparts import GpuOptions, GpuParts
 from bindery.nodeagent.beside.sources import Sources
-from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.pod_objects import AgentPod
 from bindery.nodeagent.shares.view import node_pods
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import NOWHERE, Listening
@@ -54,5 +54,5 @@ class BesideAgent:
             await self._pods.synced.wait()
             group.create_task(self.exporter.run())
 
-    def _present(self) -> Sequence[HollowPod]:
+    def _present(self) -> Sequence[AgentPod]:
         return tuple(self._pods.objects.values())

@@ -21,7 +21,7 @@ from bindery.nodeagent.beside import metrics
 from bindery.nodeagent.beside.podresources import PodResources
 from bindery.nodeagent.beside.reporting import Origin, Reading, ReportMaker
 from bindery.nodeagent.beside.sources import Mark, SourceError, Sources
-from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.pod_objects import AgentPod
 from bindery.nodeagent.topologyreport import Body
 
 LOOK_S: Final = 1.0
@@ -52,7 +52,7 @@ class Exporter:
         client: Client,
         name: str,
         sources: Sources,
-        pods: Callable[[], Sequence[HollowPod]],
+        pods: Callable[[], Sequence[AgentPod]],
         events: EventRecorder,
     ) -> None:
         self._client, self._name, self._sources, self._pods = client, name, sources, pods

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bindery.nodeagent.beside.podresources import ContainerDevices
-from bindery.nodeagent.hardware import HollowMachine
+from bindery.nodeagent.hardware import MachineSettings
 from bindery.nodecore.checkpoints import cpu, devices, memory
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager
@@ -31,7 +31,7 @@ class ObservedKubelet:
     def __init__(
         self,
         name: str,
-        machine: HollowMachine,
+        machine: MachineSettings,
         files: Mapping[str, bytes],
         pods: Iterable[Pod],
         held: HeldDevices = _NO_DEVICES,
@@ -81,7 +81,7 @@ class ObservedKubelet:
         return self._pods
 
 
-def _device_store(machine: HollowMachine, held: HeldDevices) -> MemoryStore:
+def _device_store(machine: MachineSettings, held: HeldDevices) -> MemoryStore:
     """Return a store with the checkpoint that a kubelet would write of these devices."""
     state = DeviceState()
     for uid, containers in held.items():

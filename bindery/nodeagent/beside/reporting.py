@@ -17,8 +17,8 @@ from bindery.nodeagent.beside.observed import ObservedKubelet
 from bindery.nodeagent.beside.podresources import PodName, PodResources
 from bindery.nodeagent.beside.settings import SettingsError
 from bindery.nodeagent.candidates import core_pod
-from bindery.nodeagent.hardware import HollowMachine, KubeletSettings, with_machine
-from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.hardware import KubeletSettings, MachineSettings, with_machine
+from bindery.nodeagent.pod_objects import AgentPod
 from bindery.nodeagent.topologyreport import Body, Layout
 from bindery.nodecore import checkpointfiles, pods, sysfs
 from bindery.nodecore.checkpoints import allocations
@@ -56,7 +56,7 @@ class Reading:
     configuration: str | None
     files: Mapping[str, bytes] = field(default_factory=dict)
     resources: PodResources = field(default_factory=PodResources)
-    pods: Sequence[HollowPod] = ()
+    pods: Sequence[AgentPod] = ()
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class ReportMaker:
     def __init__(self) -> None:
         """Know nothing yet."""
         self._settings: KubeletSettings | None = None
-        self._known: tuple[object, HollowMachine, Layout] | None = None
+        self._known: tuple[object, MachineSettings, Layout] | None = None
 
     def report(self, reading: Reading) -> Outcome:
         """Return the report of `reading`."""
@@ -115,7 +115,9 @@ class ReportMaker:
             problems.setdefault(Origin.CONFIGURATION, "; ".join(differences))
         return settings
 
-    def _machine(self, reading: Reading, settings: KubeletSettings) -> tuple[HollowMachine, Layout]:
+    def _machine(
+        self, reading: Reading, settings: KubeletSettings
+    ) -> tuple[MachineSettings, Layout]:
         capacity = reading.node.status.capacity or {}
         key = reading.hardware, settings, capacity
         if self._known is None or self._known[0] != key:
@@ -130,7 +132,7 @@ class ReportMaker:
         return replace(machine, devices=reading.resources.devices), layout
 
 
-def _body(reading: Reading, machine: HollowMachine, layout: Layout) -> Body:
+def _body(reading: Reading, machine: MachineSettings, layout: Layout) -> Body:
     meta = reading.node.metadata
     try:
         recorded = recorded_uids(reading.files)
@@ -156,7 +158,7 @@ def _body(reading: Reading, machine: HollowMachine, layout: Layout) -> Body:
     return topologyreport.body(kubelet, layout, meta.uid, api_uids)
 
 
-def kubelet_uid(pod: HollowPod) -> str:
+def kubelet_uid(pod: AgentPod) -> str:
     """Return the UID by which the kubelet knows a pod."""
     return pod.metadata.annotations.get(STATIC_POD_UID, pod.metadata.uid)
 
@@ -181,7 +183,7 @@ def _uids(name: str, blob: bytes) -> Iterable[str]:
         raise CheckpointError(f"{name}: {error}") from error
 
 
-def _is_admitted(pod: HollowPod, recorded: frozenset[str]) -> bool:
+def _is_admitted(pod: AgentPod, recorded: frozenset[str]) -> bool:
     """Return whether the kubelet has decided about the pod, so that its files have its resources.
 
     A pod that it has not admitted yet must stay out, as schedulers deduct it until it is listed.
@@ -189,5 +191,5 @@ def _is_admitted(pod: HollowPod, recorded: frozenset[str]) -> bool:
     return kubelet_uid(pod) in recorded or pod.status.phase == _RUNNING
 
 
-def _name(pod: HollowPod) -> PodName:
+def _name(pod: AgentPod) -> PodName:
     return PodName(pod.metadata.namespace, pod.metadata.name)

@@ -45,7 +45,7 @@ from bindery.nodeagent.identity.process import NodeIdentity
 from bindery.nodeagent.kubeletside.claimapi import ServerClaims
 from bindery.nodeagent.kubeletside.node import NodeClocks, NodeSockets
 from bindery.nodeagent.nodes import NodeKeeper
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodeagent.topologies import DELAY_S, TopologyKeeper
 from bindery.nodeagent.volumes import nodestatus
 from bindery.nodeagent.volumes.mounts import LinuxMounter
@@ -96,7 +96,7 @@ class ContainerAgent:
     """
 
     def __init__(
-        self, client: Client, runtime: Runtime, options: AgentOptions, node: HollowNode, name: str
+        self, client: Client, runtime: Runtime, options: AgentOptions, node: ManagedNode, name: str
     ) -> None:
         clock, random = client.environment.now_s, client.environment.random
         self._runtime, self._network = runtime, ""
@@ -217,7 +217,7 @@ class ContainerAgent:
             for task in tasks:
                 task.cancel()
 
-    def _sockets_of(self, client: Client, node: HollowNode) -> NodeSockets:
+    def _sockets_of(self, client: Client, node: ManagedNode) -> NodeSockets:
         environment = client.environment
         try:
             return NodeSockets(
@@ -266,7 +266,7 @@ class ContainerAgent:
     async def _watch(self) -> None:
         """Write the node when its network is ready or not any more, or its devices change."""
         # The registration may have written a problem that is over at the first look after it.
-        written: tuple[str, HollowNode] | None = None
+        written: tuple[str, ManagedNode] | None = None
         while True:
             try:
                 status = await self._runtime.status()
@@ -300,7 +300,7 @@ class ContainerAgent:
     def _changed(self) -> None:
         self.nodes.refresh(self._described())
 
-    def _described(self) -> HollowNode:
+    def _described(self) -> ManagedNode:
         node = self._resources.described()
         return node if self._cloud is None else self._cloud.described(node)
 
@@ -353,7 +353,7 @@ def _cgroups(resources: NodeResources) -> PodCgroupKeeper:
     return PodCgroupKeeper(lambda: resources.manager, files, version)
 
 
-def _surroundings(options: AgentOptions, node: HollowNode) -> NodeSurroundings:
+def _surroundings(options: AgentOptions, node: ManagedNode) -> NodeSurroundings:
     resolver = "" if options.resolver is None else _text(options.resolver)
     config = node.machine.config
     pages = {pages.size_kib * 1024 for each in config.machine.nodes for pages in each.huge_pages}

@@ -17,9 +17,9 @@ from bindery.kube.objects.podspec import (
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Condition, PodClaimStatus
 from bindery.nodeagent.pod_objects import (
-    HollowPod,
-    HollowPodSpec,
-    HollowPodStatus,
+    AgentPod,
+    AgentPodSpec,
+    AgentPodStatus,
     NodeContainer,
     PodSecurityContext,
     Sysctl,
@@ -294,7 +294,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str = ""
 
 
-class RunPodSpec(HollowPodSpec, frozen=True, rename="camel", kw_only=True, gc=False):
+class RunPodSpec(AgentPodSpec, frozen=True, rename="camel", kw_only=True, gc=False):
     """`PodSpec`, as far as the agent carries it out."""
 
     containers: list[RunContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]  # read only
@@ -387,7 +387,7 @@ class WrittenStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     user: WrittenUser | None = None
 
 
-class RunPodStatus(HollowPodStatus, frozen=True, rename="camel", kw_only=True, gc=False):
+class RunPodStatus(AgentPodStatus, frozen=True, rename="camel", kw_only=True, gc=False):
     """`PodStatus`, as far as the agent reads it."""
 
     conditions: list[Condition] | None = None
@@ -398,7 +398,7 @@ class RunPodStatus(HollowPodStatus, frozen=True, rename="camel", kw_only=True, g
     init_container_statuses: list[WrittenStatus] | None = None
 
 
-class RunPod(HollowPod, frozen=True, rename="camel", kw_only=True, gc=False):
+class RunPod(AgentPod, frozen=True, rename="camel", kw_only=True, gc=False):
     """A pod that runs on this node."""
 
     spec: RunPodSpec = msgspec.field(default_factory=RunPodSpec)

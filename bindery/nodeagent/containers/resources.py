@@ -21,10 +21,10 @@ from bindery.nodeagent.candidates import (
 from bindery.nodeagent.containers.errors import CREATE_CONFIG, PRE_START, ClaimsError, StartError
 from bindery.nodeagent.containers.podspec import RunContainer, RunPod
 from bindery.nodeagent.containers.statusresources import DeviceHealths
-from bindery.nodeagent.hardware import HollowMachine
+from bindery.nodeagent.hardware import MachineSettings
 from bindery.nodeagent.kubelets import NOT_STARTED
 from bindery.nodeagent.kubeletside.node import NodeSockets
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodecore.admission.facts import Candidate
 from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.claims.facts import ClaimError, ClaimingPod
@@ -50,7 +50,7 @@ class NodeResources:
 
     def __init__(
         self,
-        node: HollowNode,
+        node: ManagedNode,
         sockets: NodeSockets,
         node_object: Callable[[], Node],
         complain: Callable[[str], None],
@@ -72,7 +72,7 @@ class NodeResources:
         return self.node.name
 
     @property
-    def machine(self) -> HollowMachine:
+    def machine(self) -> MachineSettings:
         """Hardware and settings, with the devices of plugins as they are now."""
         found = self.manager.devices.state.devices
         return replace(
@@ -211,7 +211,7 @@ class NodeResources:
             self._admitted.remove(uid)
             self._zones_changed()
 
-    def described(self) -> HollowNode:
+    def described(self) -> ManagedNode:
         """Return the node with the resources of device plugins, as its status shows them now."""
         found = self._sockets.status().devices
         self._known |= found.capacity.keys()

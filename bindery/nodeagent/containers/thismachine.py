@@ -18,7 +18,7 @@ from bindery.nodeagent.containers.errors import ContainerError
 from bindery.nodeagent.descriptions import NodeDescription
 from bindery.nodeagent.hardware import KubeletSettings, with_machine
 from bindery.nodeagent.kubeletside import deviceplugins
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodeagent.sockets.deviceplugins import KUBELET
 from bindery.nodecore import sysfs
 from bindery.nodecore.cgroups.system import Subsystems
@@ -62,7 +62,7 @@ class NodeOptions:
     proc: Path = Path("/proc")
 
 
-def node_of(options: NodeOptions, runtime: str, found: Subsystems) -> HollowNode:
+def node_of(options: NodeOptions, runtime: str, found: Subsystems) -> ManagedNode:
     """Return this machine as a node; `runtime`: its name and version, `found`: its controllers.
 
     Raises:
@@ -89,7 +89,7 @@ def node_of(options: NodeOptions, runtime: str, found: Subsystems) -> HollowNode
         raise MachineError(f"the settings do not fit this machine: {error}") from error
     config = replace(made.config, cgroup_root=options.cgroup_root, subsystems=found)
     amounts = {name: _quantity(name, amount) for name, amount in config.capacity.items()}
-    return HollowNode(
+    return ManagedNode(
         name=options.name,
         labels=_labels(options),
         resources=amounts,

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from bindery.api import names
 from bindery.api.base import ApiModel
 from bindery.nodeagent.identity import metrics
-from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.shapes import ManagedNode
 from bindery.nodecore.addresses import (
     HOSTNAME,
     POLL_PERIOD_S,
@@ -168,7 +168,7 @@ class CloudRequestManager:
             return False
         return True
 
-    def described(self, node: HollowNode) -> HollowNode:
+    def described(self, node: ManagedNode) -> ManagedNode:
         """Return the node with what the provider knows."""
         found = cloud_node(CloudNode(node.provider_id, node.labels, node.addresses), self._instance)
         addresses = found.addresses

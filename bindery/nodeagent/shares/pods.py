@@ -17,10 +17,10 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.objects.podspec import ResourceRequirements
 from bindery.kube.objects.resources import PODS
 from bindery.nodeagent.devices.inventory import PodKey
-from bindery.nodeagent.pod_objects import HollowPod, NodeContainer
+from bindery.nodeagent.pod_objects import AgentPod, NodeContainer
 
 
-class SharingPod(HollowPod, frozen=True, rename="camel", kw_only=True, gc=False):
+class SharingPod(AgentPod, frozen=True, rename="camel", kw_only=True, gc=False):
     """A pod of this node."""
 
     @property

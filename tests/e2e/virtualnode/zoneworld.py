@@ -24,7 +24,7 @@ from bindery.nodeagent.beside.observed import FILES, ObservedKubelet
 from bindery.nodeagent.candidates import candidate_of, core_pod
 from bindery.nodeagent.hardware import KubeletSettings
 from bindery.nodeagent.kubelet import HollowKubelet, Stores
-from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.pod_objects import AgentPod
 from bindery.nodecore import checkpointfiles, pods, sysfs
 from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
@@ -44,7 +44,7 @@ _DECISION_S = 1.0
 _FULL = 2
 REFUSED_BY_SUMS = "OutOf"
 """What a reason begins with if the node has too little in all; the plugin `numa` predicts zones."""
-BOUND_PODS = Resource("", "v1", "pods", "Pod", True, HollowPod)
+BOUND_PODS = Resource("", "v1", "pods", "Pod", True, AgentPod)
 """Pods with what a kubelet reads of them."""
 
 
@@ -87,7 +87,7 @@ class ZoneWorld:
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
         """One line for each difference."""
-        self._pods: dict[str, HollowPod] = {}
+        self._pods: dict[str, AgentPod] = {}
         """The pods that the node has admitted and that have not ended, by name."""
         self._last_files: Mapping[str, bytes] = {}
         """The kubelet changes them only when it decides about a pod."""
@@ -204,7 +204,7 @@ class ZoneWorld:
 
     def _predicted(self, body: dict[str, Any]) -> list[Prediction]:
         """Return what the scheduler predicts, with and without the detail of Bindery's exporter."""
-        request = request_of(core_pod(msgspec.convert(_with_requests(body), HollowPod)))
+        request = request_of(core_pod(msgspec.convert(_with_requests(body), AgentPod)))
         observed = self._observed()
         report = topologyreport.body(observed, self._layout, self._seen.metadata.uid)
         capacity = self._seen.status.capacity or {}
@@ -232,7 +232,7 @@ class ZoneWorld:
         self._last_files = nodefiles.checkpoints(self._node)
 
     def _compare(
-        self, pod: HollowPod, predictions: list[Prediction], expected: Admission, actual: Actual
+        self, pod: AgentPod, predictions: list[Prediction], expected: Admission, actual: Actual
     ) -> None:
         did = actual.admission
         said: list[str] = []

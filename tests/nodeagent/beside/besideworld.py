@@ -10,9 +10,9 @@ from bindery.kube.objects.watched import Meta, Node, NodeStatus
 from bindery.nodeagent.beside.podresources import PodResources
 from bindery.nodeagent.beside.sources import Mark, SourceError
 from bindery.nodeagent.candidates import core_pod
-from bindery.nodeagent.hardware import HollowMachine, KubeletSettings, with_machine
+from bindery.nodeagent.hardware import KubeletSettings, MachineSettings, with_machine
 from bindery.nodeagent.kubelet import HollowKubelet, Stores
-from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.pod_objects import AgentPod
 from bindery.nodecore import pods, sysfs
 from bindery.nodecore.admission.facts import Candidate
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
@@ -58,7 +58,7 @@ def configuration(**changes: Any) -> str:
     return yaml.safe_dump(found)
 
 
-def machine(text: str = configuration()) -> HollowMachine:
+def machine(text: str = configuration()) -> MachineSettings:
     settings = {k: v for k, v in yaml.safe_load(text).items() if k in _FIELDS}
     settings["evictionHard"] = {"memory.available": "100Mi"}
     parsed = KubeletSettings.model_validate(settings)
@@ -69,7 +69,7 @@ _FIELDS = {"cpuManagerPolicy", "reservedSystemCPUs", "memoryManagerPolicy", "sys
            "reservedMemory", "topologyManagerPolicy"}  # fmt: skip
 
 
-def pod(name: str, cpu: str = "2", phase: str = "Pending", **annotations: str) -> HollowPod:
+def pod(name: str, cpu: str = "2", phase: str = "Pending", **annotations: str) -> AgentPod:
     amounts = {"cpu": cpu, "memory": "1Gi"}
     resources = {"requests": amounts, "limits": amounts}
     return msgspec.convert(
@@ -83,7 +83,7 @@ def pod(name: str, cpu: str = "2", phase: str = "Pending", **annotations: str) -
             "spec": {"nodeName": "n", "containers": [{"name": "app", "resources": resources}]},
             "status": {"phase": phase},
         },
-        HollowPod,
+        AgentPod,
     )
 
 
@@ -106,13 +106,13 @@ class KubeletStandIn:
         self.starts += 1
         self._start()
 
-    def admit(self, pod: HollowPod) -> None:
+    def admit(self, pod: AgentPod) -> None:
         candidate = Candidate(pod=core_pod(pod), node_name="n", is_pending=True)
         answer = self._kubelet.admit(candidate, self._kubelet.machine.allocatable)
         assert answer.admit, answer
         self._write()
 
-    def end(self, pod: HollowPod) -> None:
+    def end(self, pod: AgentPod) -> None:
         """End a pod; the files keep what it held until the next admission."""
         self._kubelet.release(pod.metadata.uid)
 

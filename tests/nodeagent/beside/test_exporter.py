@@ -14,7 +14,7 @@ from bindery.kube.objects.resources import Resource
 from bindery.nodeagent.beside import metrics
 from bindery.nodeagent.beside.exporter import UNREADABLE, Exporter
 from bindery.nodeagent.beside.podresources import PodResources
-from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.pod_objects import AgentPod
 from bindery.nodecore.devices.state import Device
 from tests.nodeagent.beside.besideworld import KubeletStandIn, node, pod
 
@@ -68,7 +68,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.server, self.kubelet, self.events = Server(), KubeletStandIn(), Events()
-        self.pods: list[HollowPod] = []
+        self.pods: list[AgentPod] = []
         self.exporter = self.start()
 
     def start(self) -> Exporter:
@@ -84,7 +84,7 @@ class Scene:
         self.server.now_s += after_s
         await self.exporter.look()
 
-    async def admit(self, added: HollowPod) -> None:
+    async def admit(self, added: AgentPod) -> None:
         self.pods.append(added)
         self.kubelet.admit(added)
         self.exporter.touch()

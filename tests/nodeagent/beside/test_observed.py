@@ -10,7 +10,7 @@ from bindery.api.names import NUMA_DETAIL_ANNOTATION
 from bindery.api.numadetail import NumaDetail, PodZones
 from bindery.nodeagent import topologyreport
 from bindery.nodeagent.beside.observed import FILES, ObservedKubelet
-from bindery.nodeagent.hardware import HollowMachine, KubeletSettings, with_machine
+from bindery.nodeagent.hardware import KubeletSettings, MachineSettings, with_machine
 from bindery.nodeagent.kubelet import HollowKubelet, Stores
 from bindery.nodecore import pods
 from bindery.nodecore.admission.facts import Candidate
@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def machine() -> HollowMachine:
+def machine() -> MachineSettings:
     hardware = uniform(sockets=2, cores_per_numa=4, memory_bytes_per_numa=8 * GIB)
     capacity = pods.resources({"cpu": "8", "memory": "16Gi", "pods": "110"})
     return with_machine(hardware, capacity, KubeletSettings.model_validate(SETTINGS))
@@ -44,7 +44,7 @@ def files() -> MemoryStore:
 
 
 @pytest.fixture
-def kubelet(machine: HollowMachine, files: MemoryStore) -> HollowKubelet:
+def kubelet(machine: MachineSettings, files: MemoryStore) -> HollowKubelet:
     stores = Stores(CheckpointManager(files), CheckpointManager(MemoryStore()), outlive=True)
     kubelet = HollowKubelet("n", machine, stores, lambda: 0.0)
     kubelet.start((), {})
@@ -77,7 +77,7 @@ def detail(kubelet: topologyreport.Reported) -> NumaDetail:
 
 
 def test_the_report_from_the_files_equals_the_kubelets_own(
-    machine: HollowMachine, kubelet: HollowKubelet, files: MemoryStore
+    machine: MachineSettings, kubelet: HollowKubelet, files: MemoryStore
 ) -> None:
     running = [admitted(kubelet, "one", "2"), admitted(kubelet, "two", "3")]
 
@@ -86,7 +86,7 @@ def test_the_report_from_the_files_equals_the_kubelets_own(
 
 
 def test_resources_of_pods_that_do_not_run_are_free(
-    machine: HollowMachine, kubelet: HollowKubelet, files: MemoryStore
+    machine: MachineSettings, kubelet: HollowKubelet, files: MemoryStore
 ) -> None:
     """A kubelet clears its files when it admits the next pod, not when one ends."""
     admitted(kubelet, "ended", "2")
@@ -99,13 +99,13 @@ def test_resources_of_pods_that_do_not_run_are_free(
 
 
 def test_a_kubelet_without_files_has_allocated_nothing(
-    machine: HollowMachine, kubelet: HollowKubelet
+    machine: MachineSettings, kubelet: HollowKubelet
 ) -> None:
     assert report(ObservedKubelet("n", machine, {}, [])) == report(kubelet)
 
 
 def test_zones_with_memory_allocated_as_a_group_are_reported(
-    machine: HollowMachine, kubelet: HollowKubelet, files: MemoryStore
+    machine: MachineSettings, kubelet: HollowKubelet, files: MemoryStore
 ) -> None:
     running = admitted(kubelet, "one", "2")
 
@@ -116,7 +116,7 @@ def test_zones_with_memory_allocated_as_a_group_are_reported(
     assert without.memory_groups == {}
 
 
-def test_a_corrupt_file_is_refused(machine: HollowMachine) -> None:
+def test_a_corrupt_file_is_refused(machine: MachineSettings) -> None:
     corrupt = b'{"policyName":"static","defaultCpuSet":"0-7","checksum":1}'
 
     with pytest.raises(NodeCoreError):
@@ -124,7 +124,7 @@ def test_a_corrupt_file_is_refused(machine: HollowMachine) -> None:
 
 
 def test_the_parts_of_all_pods_are_together_the_use_of_the_zones(
-    machine: HollowMachine, kubelet: HollowKubelet, files: MemoryStore
+    machine: MachineSettings, kubelet: HollowKubelet, files: MemoryStore
 ) -> None:
     pods = [admitted(kubelet, "one", "2"), admitted(kubelet, "two", "3")]
 
@@ -143,7 +143,7 @@ def test_the_parts_of_all_pods_are_together_the_use_of_the_zones(
 
 
 def test_memory_on_two_zones_is_one_group_with_the_amounts_of_each(
-    machine: HollowMachine, files: MemoryStore
+    machine: MachineSettings, files: MemoryStore
 ) -> None:
     """The checkpoint has only the size of the block; 7 GiB of a zone are for pods."""
     config = replace(machine.config, topology_policy="best-effort")
@@ -167,7 +167,7 @@ def test_memory_on_two_zones_is_one_group_with_the_amounts_of_each(
     assert found.memory_groups == {"node-0": both, "node-1": both}
 
 
-def test_devices_of_pods_are_in_their_zones(machine: HollowMachine, files: MemoryStore) -> None:
+def test_devices_of_pods_are_in_their_zones(machine: MachineSettings, files: MemoryStore) -> None:
     devices = (Device("a", (0,)), Device("b", (1,)), Device("c", (0, 1)), Device("d"))
     has_devices = replace(machine, devices={"example.com/gpu": devices})
     pod = Pod(uid="one", containers=[Container("app"), Container("side")], name="one")
@@ -195,7 +195,7 @@ def test_devices_of_pods_are_in_their_zones(machine: HollowMachine, files: Memor
 
 
 def test_a_pod_with_two_uids_has_that_of_the_api_server(
-    machine: HollowMachine, kubelet: HollowKubelet, files: MemoryStore
+    machine: MachineSettings, kubelet: HollowKubelet, files: MemoryStore
 ) -> None:
     """The API server's copy of a static pod has a UID of its own."""
     pod = admitted(kubelet, "of-the-kubelet", "2")

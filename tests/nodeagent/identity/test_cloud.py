@@ -18,7 +18,7 @@ from bindery.nodeagent.identity.cloud import (
     instance_of,
 )
 from bindery.nodeagent.node_objects import AgentNode, AgentNodeSpec
-from bindery.nodeagent.shapes import HollowNode, NodeShape, expand
+from bindery.nodeagent.shapes import ManagedNode, NodeShape, expand
 from bindery.nodecore.addresses import Address, AddressError, Instance
 
 FACTS: dict[str, Any] = {
@@ -34,7 +34,7 @@ FACTS: dict[str, Any] = {
 
 
 @pytest.fixture
-def node() -> HollowNode:
+def node() -> ManagedNode:
     (made,) = expand((NodeShape(count=1),))
     return made
 
@@ -61,7 +61,7 @@ def given(**facts: object) -> bytes:
     return json.dumps({**FACTS, **facts}).encode()
 
 
-async def test_a_node_has_what_its_provider_knows(tmp_path: Path, node: HollowNode) -> None:
+async def test_a_node_has_what_its_provider_knows(tmp_path: Path, node: ManagedNode) -> None:
     file = tmp_path / "node.json"
     file.write_bytes(given())
     cloud = CloudRequestManager(FileProvider(file))
@@ -89,7 +89,7 @@ async def test_a_node_has_what_its_provider_knows(tmp_path: Path, node: HollowNo
 
 
 async def test_the_first_answer_is_waited_for_and_the_last_good_one_stays(
-    node: HollowNode,
+    node: ManagedNode,
 ) -> None:
     provider = Polled(None, b"{", given(), None, b"[]", given(zone="eu-1b"))
     cloud = CloudRequestManager(provider, provider.pause)
@@ -105,7 +105,7 @@ async def test_the_first_answer_is_waited_for_and_the_last_good_one_stays(
     assert changes == ["eu-1b"]
 
 
-async def test_a_provider_without_addresses_leaves_those_of_the_node(node: HollowNode) -> None:
+async def test_a_provider_without_addresses_leaves_those_of_the_node(node: ManagedNode) -> None:
     provider = Polled(b'{"zone": "eu-1a"}')
     cloud = CloudRequestManager(provider, provider.pause)
     await cloud.wait()
@@ -142,7 +142,7 @@ def test_all_keys_may_be_missing() -> None:
 @pytest.mark.parametrize(
     ("present", "patch"), [("", {"spec": {"providerID": "a://1"}}), ("a://0", None)]
 )
-def test_the_id_of_a_node_is_written_once(node: HollowNode, present: str, patch: object) -> None:
+def test_the_id_of_a_node_is_written_once(node: ManagedNode, present: str, patch: object) -> None:
     stored = AgentNode(
         metadata=Meta(name=node.name, labels=node.labels),
         spec=AgentNodeSpec(provider_id=present),

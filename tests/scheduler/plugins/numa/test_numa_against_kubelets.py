@@ -17,7 +17,7 @@ from bindery.api.names import NUMA_DETAIL_ANNOTATION
 from bindery.api.numaplacement import NumaPlacement
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.nodetopologies import NodeResourceTopology
-from bindery.nodeagent.hardware import HollowMachine, KubeletSettings, NumaHardware, machine_of
+from bindery.nodeagent.hardware import KubeletSettings, MachineSettings, NumaHardware, machine_of
 from bindery.nodeagent.kubelet import HollowKubelet, in_memory
 from bindery.nodeagent.topologyreport import body, layout_of
 from bindery.nodecore import pods
@@ -42,7 +42,7 @@ WAYS = ["list", "fingerprint", "use"]
 """How a report shows which pods it includes."""
 
 
-def machine(policy: str, scope: str) -> HollowMachine:
+def machine(policy: str, scope: str) -> MachineSettings:
     settings = {**SETTINGS, "topologyManagerPolicy": policy, "topologyManagerScope": scope}
     numa = NumaHardware(sockets=2, threads_per_core=2)
     return machine_of(RESOURCES, GPU, numa, KubeletSettings.model_validate(settings))
