@@ -21,10 +21,10 @@ from benchmarks.workload import NAMESPACE, Wire
 from bindery.kube.client import Client
 from bindery.kube.objects.resources import NAMESPACES, PODS
 from devcluster.build import Report
+from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.images import BUSYBOX
 from devcluster.realnode.node import RealNode
-from tests.e2e.realnode import agentnode
 
 AGENT: Final = "agent"
 KUBELET: Final = "kubelet"

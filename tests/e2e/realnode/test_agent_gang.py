@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from devcluster import checkout
+from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
-from tests.e2e.realnode import agentnode, agentstorage
+from tests.e2e.realnode import agentstorage
 from tests.e2e.realnode.realpods import logs, running, wait_phase
 from tests.e2e.support import Corner, Gang
 from tests.nodeagent.volumes import csidriver

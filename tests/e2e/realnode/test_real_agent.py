@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from bindery.nodecore.certificates.requests import SERVING_SIGNER, client_template, leaf_of
+from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
 from tests.administrator import Administrator
-from tests.e2e.realnode import agentnode
 from tests.e2e.realnode.agentpods import KUBELET, Done, Pods, in_phase, restarted, waiting
 from tests.e2e.realnode.nodepods import (
     Spec,

@@ -16,10 +16,10 @@ from urllib.error import HTTPError
 import pytest
 
 from devcluster.errors import ControlPlaneError
+from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
 from tests.administrator import Administrator
-from tests.e2e.realnode import agentnode
 from tests.e2e.realnode.agentpods import KUBELET, Pods, in_phase, restarted
 from tests.e2e.realnode.nodepods import pod
 from tests.e2e.support import WAIT_S

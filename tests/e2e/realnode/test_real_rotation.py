@@ -8,9 +8,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from devcluster.realnode import machine
+from devcluster.realnode import agentnode, machine
 from devcluster.realnode.cluster import RealCluster
-from tests.e2e.realnode import agentnode
 from tests.e2e.realnode.nodepods import pod
 from tests.required import lacking
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
 from tests.administrator import Administrator
-from tests.e2e.realnode import agentnode, realdevices, sidebyside, strictnode
+from tests.e2e.realnode import realdevices, sidebyside, strictnode
 from tests.e2e.realnode.nodecases import ALONE, TOGETHER
 from tests.e2e.realnode.nodeextras import corner
 from tests.e2e.realnode.nodepods import Case

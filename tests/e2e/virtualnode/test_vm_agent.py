@@ -12,13 +12,13 @@ from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
 from devcluster import checkout
+from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import VirtualMachine
 from devcluster.realnode.images import BUSYBOX
 from devcluster.realnode.node import RealNode
 from tests.definitions import install_node_topologies
 from tests.e2e.nodefiles import until
-from tests.e2e.realnode import agentnode
 from tests.e2e.support import Corner, Gang
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]

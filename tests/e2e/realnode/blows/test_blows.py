@@ -18,9 +18,10 @@ import pytest
 
 from bindery.kube.client import Client
 from devcluster import checkout
+from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
-from tests.e2e.realnode import agentnode, agentstorage
+from tests.e2e.realnode import agentstorage
 from tests.e2e.realnode.blows import otherside
 from tests.e2e.realnode.blows.dealing import Dealing
 from tests.e2e.realnode.blows.left import differences, left
