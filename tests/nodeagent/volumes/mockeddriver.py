@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,6 +25,11 @@ class MockedDriver:
     socket: Path
     plan: Path
     log: Path
+
+    def answers(self) -> bool:
+        """Return whether the driver accepts connections; its socket is there before."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self.socket)) == 0
 
     def refuse(self, **codes: str) -> None:
         """Let calls of these methods fail with these codes, and the others succeed."""
@@ -55,7 +61,7 @@ async def mocked(place: Path, call_s: float = 60.0) -> AsyncIterator[tuple[World
     arguments = [str(driver.socket), str(driver.plan), str(driver.log)]
     process = await asyncio.create_subprocess_exec(program("csimock"), *arguments)
     try:
-        await of.until(driver.socket.exists, timeout_s=60)
+        await of.until(driver.answers, timeout_s=60)
         await of.drivers.register(DRIVER, driver.socket)
         async with running(of):
             yield of, driver
