@@ -7,7 +7,7 @@ link to it. A loop device keeps it open, so that no other device gets its name i
 from pathlib import Path
 
 from bindery.nodeagent.volumes.interface import MountError
-from bindery.nodeagent.volumes.mounts import Mounter, at, remove_mount, run
+from bindery.nodeagent.volumes.mounts import Mounter, at, make_directories, remove_mount, run
 
 
 async def map_device(mounter: Mounter, device: str, place: Path, link: Path) -> None:
@@ -54,12 +54,12 @@ def _source(device: str) -> Path:
 
 
 def _make_file(place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    make_directories(place.parent)
     place.touch(mode=0o660)
 
 
 def _make_link(link: Path, source: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    make_directories(link.parent)
     link.unlink(missing_ok=True)
     link.symlink_to(source)
 

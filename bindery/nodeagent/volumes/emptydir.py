@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bindery.nodeagent.volumes.interface import MountError, PodMount
-from bindery.nodeagent.volumes.mounts import Mounter, at
+from bindery.nodeagent.volumes.mounts import Mounter, at, make_directories
 from bindery.nodeagent.volumes.ownership import set_group
 from bindery.nodeagent.volumes.sources import MountingPod, ScratchSource, size_bytes
 from bindery.nodecore.volumes.reconstruction import FoundVolume
@@ -56,8 +56,7 @@ class Scratch:
     def finish(self, name: str, pod_uid: str) -> None:
         """Mark the directory as finished."""
         meta = self._meta(pod_uid, name)
-        for each in (meta.parent, meta):
-            each.mkdir(parents=True, exist_ok=True, mode=0o750)
+        make_directories(meta)
         (meta / _READY).touch()
 
     async def remove(self, place: Path, name: str, pod_uid: str) -> None:

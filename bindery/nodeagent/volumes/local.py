@@ -11,7 +11,14 @@ from bindery.nodeagent.volumes.interface import (
     NotSupportedError,
     PodMount,
 )
-from bindery.nodeagent.volumes.mounts import Mounter, at, references, remove_mount, run
+from bindery.nodeagent.volumes.mounts import (
+    Mounter,
+    at,
+    make_directories,
+    references,
+    remove_mount,
+    run,
+)
 from bindery.nodeagent.volumes.ownership import set_group_slowly
 from bindery.nodecore.volumes.reconstruction import FoundVolume
 from bindery.nodecore.volumes.specs import VolumeSpec, pod_volume_path
@@ -43,7 +50,7 @@ class LocalPlugin:
         is_first = not any(
             one.is_relative_to(self._root / "pods") for one in references(source, mounts)
         )
-        place.mkdir(parents=True, exist_ok=True, mode=0o750)
+        make_directories(place)
         options = ["bind", *(("ro",) if mount.spec.is_read_only else ()), *_options(mount)]
         try:
             await self._mounter.mount(str(source), place, "", options)
@@ -75,7 +82,7 @@ class LocalPlugin:
         source, place = self._source(mount), self.device_path(mount.spec)
         if at(place, self._mounter.mounts()) is not None:
             return
-        place.mkdir(parents=True, exist_ok=True, mode=0o750)
+        make_directories(place)
         code, found = await run("blkid", "-p", "-s", "TYPE", "-o", "value", str(source))
         kind = found.strip()
         if code and not kind:

@@ -77,6 +77,16 @@ def parsed(text: str) -> list[MountPoint]:
     return found
 
 
+def make_directories(place: Path) -> None:
+    """Make a directory, and those above it that are missing, with mode 0750; raises OSError.
+
+    `Path.mkdir` gives those above it another mode.
+    """
+    if not place.is_dir():
+        make_directories(place.parent)
+        place.mkdir(0o750, exist_ok=True)
+
+
 def at(place: Path, mounts: Sequence[MountPoint]) -> MountPoint | None:
     """Return the topmost mount at `place`, None if nothing is mounted there."""
     return next((one for one in reversed(mounts) if one.place == place), None)

@@ -8,7 +8,7 @@ from typing import Final
 
 from bindery.nodeagent.volumes.hostpath import has_backsteps
 from bindery.nodeagent.volumes.interface import MountError
-from bindery.nodeagent.volumes.mounts import Mounter, at, remove_mount
+from bindery.nodeagent.volumes.mounts import Mounter, at, make_directories, remove_mount
 
 _DIRECTORY: Final = "volume-subpaths"
 _STEP: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -80,9 +80,7 @@ async def clean(root: Path, mounter: Mounter, pod_uid: str, name: str) -> None:
 
 
 def _make(place: Path, opened: int) -> None:
-    own = place.parent
-    for each in (own.parent.parent, own.parent, own):
-        each.mkdir(parents=True, exist_ok=True, mode=0o750)
+    make_directories(place.parent)
     if stat.S_ISDIR(os.fstat(opened).st_mode):
         place.mkdir(exist_ok=True, mode=0o750)
     else:

@@ -13,7 +13,7 @@ from tests.nodeagent.volumes import killedstory
 from tests.nodeagent.volumes.namespaces import require_loop_devices, require_mounts, run_alone
 from tests.sizes import IS_LONG
 
-UP, DOWN = 93, 41
+UP, DOWN = 79, 41
 """Changes of the disk and calls of the driver in the two stories."""
 NEVER = "0 never"
 

@@ -8,7 +8,7 @@ from bindery.nodeagent.volumes.csi import datafiles
 from bindery.nodeagent.volumes.csi.plugin import CsiPlugin, persistent_spec, pod_info, source_of
 from bindery.nodeagent.volumes.emptydir import remove_tree
 from bindery.nodeagent.volumes.interface import MountError, PodMount
-from bindery.nodeagent.volumes.mounts import Mounter
+from bindery.nodeagent.volumes.mounts import Mounter, make_directories
 from bindery.nodecore.volumes.actual import Failure
 from bindery.nodecore.volumes.populator import VolumeError
 from bindery.nodecore.volumes.reconstruction import FoundVolume
@@ -39,7 +39,7 @@ class CsiBlocks:
             return
         secrets = await self._plugin.secrets(using.source.node_stage_secret_ref, mount, "NodeStage")
         place = self._staging(mount.spec.name)
-        place.mkdir(parents=True, exist_ok=True, mode=0o750)
+        make_directories(place)
         use = self._plugin.use(mount, using, context, secrets)
         try:
             await using.driver.stage(use, place, using.can)
@@ -60,7 +60,7 @@ class CsiBlocks:
         if using.settings.pod_info_on_mount:
             attributes |= pod_info(mount, is_ephemeral=False)
         place = self._published(mount.spec.name, mount.pod.uid)
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        make_directories(place.parent)
         use = self._plugin.use(mount, using, context, secrets, attributes)
         staged = self._staging(mount.spec.name)
         await using.driver.publish(
@@ -123,7 +123,7 @@ class CsiBlocks:
     def _save(self, mount: PodMount) -> None:
         source = source_of(mount)
         directory = self._data(mount.spec.name)
-        directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+        make_directories(directory)
         known = {
             datafiles.VOLUME: mount.spec.name,
             datafiles.HANDLE: source.volume_handle,

@@ -23,7 +23,7 @@ from bindery.nodeagent.volumes.interface import (
     PodMount,
     VolumeObjects,
 )
-from bindery.nodeagent.volumes.mounts import Mounter
+from bindery.nodeagent.volumes.mounts import Mounter, make_directories
 from bindery.nodeagent.volumes.ownership import set_group_slowly
 from bindery.nodeagent.volumes.sources import (
     READ_WRITE_ONCE,
@@ -106,7 +106,7 @@ class CsiPlugin:
         if using.can.stages:
             secrets = await self.secrets(using.source.node_stage_secret_ref, mount, "NodeStage")
         place = self.device_path(mount.spec)
-        place.mkdir(parents=True, exist_ok=True, mode=0o750)
+        make_directories(place)
         if not using.can.stages:
             return
         known = {
@@ -149,7 +149,7 @@ class CsiPlugin:
         secrets = await self.secrets(using.source.node_publish_secret_ref, mount, "NodePublish")
         attributes = await self._attributes(mount, using.settings, is_ephemeral=is_ephemeral)
         place = self.path(mount)
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        make_directories(place.parent)
         datafiles.save(place.parent, self._known(mount, using.source, lifecycle))
         staged = self.device_path(mount.spec) if using.can.stages and not is_ephemeral else None
         use = self.use(mount, using, context, secrets, attributes)
