@@ -49,6 +49,16 @@ DIFFERENCES = (
         by_chance=True,
     ),
     Difference(
+        r"files/volumes/kubernetes.io~\w+(-\w+)?/v/..TIME/annotations",
+        "a kubelet adds to a pod's annotations when and from where it got the pod",
+        r"volumes, files: (all of the pod|sources with modes)",
+    ),
+    Difference(
+        r"status/containerStatuses/main/volumeMounts",
+        "what is mounted below a mount that is read only stays writable, which `IfPossible` allows",
+        r"volumes, shared directories: read only with all below it",
+    ),
+    Difference(
         r"files/(volumes|plugins)",
         "a kubelet's volumes can come before the directories of their pod, and then make them with "
         "mode 0755",

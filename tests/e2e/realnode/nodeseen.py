@@ -79,6 +79,7 @@ class NodeView:
             found["starts"] = starts
             found |= self._cgroups(uid, names)
             found |= self._files(uid)
+            found |= self._mounts(uid)
             found |= await self._held(name)
         addresses = [status[key] for key in ("podIP", "hostIP") if status.get(key)]
         return _plain(found, [name, self.node.name, uid, *addresses])
@@ -95,7 +96,11 @@ class NodeView:
                 "ctr", f"--address={RUNTIME_SOCKET}", "--namespace=k8s.io", "containers", "list"
             ).splitlines(),
         ]
-        return [text for text in texts if any(uid in text for uid in self.uids)]
+        mine = [text for text in texts if any(uid in text for uid in self.uids)]
+        csi = root / KUBELET_DIRECTORY / "plugins/kubernetes.io/csi"
+        blocks = ("publish", "staging")
+        of_drivers = [one for one in csi.glob("*/*") if one.name not in blocks]
+        return [*mine, *(str(one) for one in (*of_drivers, *csi.glob("volumeDevices/*/*")))]
 
     async def _starts(self, uid: str) -> tuple[list[str], dict[str, str]]:
         """Return containers in the order of their creation, and the names of all cgroups."""
@@ -134,6 +139,19 @@ class NodeView:
                 path = Path(base) / name
                 key = _MESSAGE_FILE.sub(r"\1/FILE", str(path.relative_to(top)))
                 found[f"files/{key}"] = _file(path)
+        return found
+
+    def _mounts(self, uid: str) -> Facts:
+        """Return type and options of what is mounted below the pod's directory."""
+        found: Facts = {}
+        for line in (self.node.root / "proc/1/mountinfo").read_text().splitlines():
+            about, _, file_system = line.partition(" - ")
+            place, options = about.split()[4:6]
+            if uid in place:
+                kind, _, further = file_system.split(maxsplit=2)
+                sizes = [one for one in further.split(",") if one.startswith("size=")]
+                key = f"mounts/{place.partition(uid)[2]}"
+                found.setdefault(key, []).append(" ".join([kind, options, *sizes]))
         return found
 
     async def _held(self, name: str) -> Facts:

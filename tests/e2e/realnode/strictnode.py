@@ -1,6 +1,6 @@
 """A third real node whose kubelet has static managers and wants all of a pod in one zone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -27,14 +27,16 @@ KUBELET: dict[str, Any] = {
     "registerWithTaints": [{"key": "bindery.dev/strict", "effect": "NoSchedule"}],
 }
 
+SERVICES: Final = {
+    "devices": "exec sample-device-plugin",
+    realdevices.SERVICE: realdevices.service(),
+}
+"""Kubernetes' sample device plugin and ours."""
+
 
 @contextmanager
-def added(cluster: RealCluster) -> Iterator[RealNode]:
-    """Start the node with Kubernetes' sample device plugin and ours, and remove it afterwards."""
-    services = {
-        "devices": "exec sample-device-plugin",
-        realdevices.SERVICE: realdevices.service(),
-    }
+def added(cluster: RealCluster, services: Mapping[str, str] = SERVICES) -> Iterator[RealNode]:
+    """Start the node, and remove it afterwards. `services`: beside its kubelet."""
     node = cluster.add_node(cluster.plan(3, services=services, kubelet=KUBELET))
     offered = "jsonpath={.status.allocatable." + DEVICE.replace(".", r"\.") + "}=2"
     cluster.control_plane.kubectl("wait", f"node/{NAME}", f"--for={offered}", "--timeout=60s")

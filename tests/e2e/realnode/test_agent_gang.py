@@ -1,35 +1,22 @@
 """Scheduler, binder and three agents run a gang: no kubelet has a part in it."""
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from devcluster import checkout
 from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
 from tests.e2e.realnode import agentstorage
 from tests.e2e.realnode.realpods import logs, running, wait_phase
 from tests.e2e.support import Corner, Gang
-from tests.nodeagent.volumes import csidriver
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
 NUMBERS = (3, 4, 5)
 SETTINGS = ("cpuManagerPolicy=static", "reservedSystemCPUs='0'", "systemReserved.memory=100Mi")
-DRIVER = "\n".join(
-    (
-        "mkdir -p /var/lib/kubelet/plugins_registry /var/lib/driver",
-        f"export PYTHONPATH={checkout.ROOT}",
-        (
-            f"exec {sys.executable} -P -m {csidriver.__name__}"
-            " /var/lib/driver/csi.sock /var/lib/driver /var/lib/kubelet/plugins_registry"
-        ),
-    )
-)
 SCRIPT = """
 set -e
 test $(cat /settings/mode) = fast
@@ -47,12 +34,14 @@ def agents(cluster: RealCluster) -> Iterator[list[str]]:
     with ExitStack() as stack:
         nodes = [
             stack.enter_context(
-                agentnode.added(cluster, number, *options, services={"driver": DRIVER})
+                agentnode.added(
+                    cluster, number, *options, services={"driver": agentstorage.service()}
+                )
             )
             for number in NUMBERS
         ]
         for node in nodes:
-            registered = f"jsonpath={{.spec.drivers[0].name}}={csidriver.NAME}"
+            registered = f"jsonpath={{.spec.drivers[0].name}}={agentstorage.DRIVER}"
             cluster.control_plane.kubectl(
                 "wait", f"csinode/{node.name}", f"--for={registered}", "--timeout=60s"
             )

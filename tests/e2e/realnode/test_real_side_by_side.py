@@ -16,7 +16,7 @@ from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
 from tests.administrator import Administrator
-from tests.e2e.realnode import realdevices, sidebyside, strictnode
+from tests.e2e.realnode import agentstorage, sidebyside, strictnode, volumecases
 from tests.e2e.realnode.nodecases import ALONE, TOGETHER
 from tests.e2e.realnode.nodeextras import corner
 from tests.e2e.realnode.nodepods import Case
@@ -26,6 +26,7 @@ from tests.sizes import IS_LONG
 pytestmark = [pytest.mark.e2e, pytest.mark.long("all pods of the table, a quarter of an hour")]
 
 _NUMBER = 4
+_SERVICES = {**strictnode.SERVICES, "driver": agentstorage.service()}
 _SETTINGS = {
     name: value for name, value in strictnode.KUBELET.items() if name != "registerWithTaints"
 }
@@ -38,7 +39,9 @@ def named(table: Mapping[str, Mapping[str, Case]]) -> dict[str, Case]:
     }
 
 
-CASES = named(TOGETHER) | named(ALONE)
+_TABLES = ((TOGETHER, False), (volumecases.table(), False), (ALONE, True))
+"""The cases, and whether each has its node alone."""
+CASES = {name: case for table, _ in _TABLES for name, case in named(table).items()}
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +49,7 @@ def agent(cluster: RealCluster) -> Iterator[RealNode]:
     # The kubelet of the tests has no domain.
     options = ["--cluster-domain="]
     options += [f"--set=kubelet.{name}={json.dumps(value)}" for name, value in _SETTINGS.items()]
-    services = {
-        "devices": "exec sample-device-plugin",
-        realdevices.SERVICE: realdevices.service(),
-    }
-    with agentnode.added(cluster, _NUMBER, *options, services=services) as node:
+    with agentnode.added(cluster, _NUMBER, *options, services=_SERVICES) as node:
         yield node
 
 
@@ -70,9 +69,13 @@ def comparison(
     }
     tables = [
         ({name: case for name, case in named(table).items() if name in chosen}, alone)
-        for table, alone in ((TOGETHER, False), (ALONE, True))
+        for table, alone in _TABLES
     ]
-    with strictnode.added(cluster) as kubelet, corner(administrator, cluster) as place:
+    with (
+        strictnode.added(cluster, _SERVICES) as kubelet,
+        corner(administrator, cluster) as place,
+        volumecases.stored(cluster, place, (kubelet, agent)),
+    ):
         found = Comparison(cluster, place, (kubelet, agent))
         asyncio.run(found.play(tables))
         yield found
