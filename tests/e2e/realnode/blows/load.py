@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -11,7 +11,9 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.resources import Resource
+from devcluster.realnode.cluster import RealCluster
 from tests.administrator import Plain
+from tests.e2e.realnode import agentstorage
 from tests.e2e.realnode.blows.otherside import CLAIMS, RESOURCE
 from tests.e2e.realnode.nodepods import (
     WAITS,
@@ -31,6 +33,7 @@ _CLAIM_OBJECTS: Final = Resource(
 )
 STEP_S: Final = 600.0
 """How long a pod may take to run or to go, with the blows that hit it."""
+NAMESPACE: Final = "blows"
 STAYS, MOVES = "stays", "moves"
 """The roles of pods, and of the claims that they use."""
 
@@ -155,8 +158,34 @@ def _containers(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
 
 
+def prepare(cluster: RealCluster, roles: Sequence[str]) -> None:
+    """Create the namespace with what the pods of these roles use."""
+    name = NAMESPACE
+    meta = {"namespace": name, "name": "settings"}
+    volumes = [
+        one
+        for role in roles
+        for one in (
+            *agentstorage.volume(name, f"{role}-directory", f"{role}-directory"),
+            *agentstorage.volume(name, f"{role}-block", f"block-{role}", "Block"),
+        )
+    ]
+    items = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"mode": "fast"}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"key": "hidden"}},
+        agentstorage.driver(),
+        *volumes,
+    ]
+    plane = cluster.control_plane
+    body = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    plane.kubectl("apply", "--filename=-", stdin=body)
+    account = "serviceaccount/default"
+    plane.kubectl("wait", account, f"--namespace={name}", "--for=create", "--timeout=60s")
+
+
 class Load:
-    """The pods of one node, in a namespace of their own.
+    """The pods of one node, in `NAMESPACE`.
 
     Attributes:
         advances: how often a pod was seen to go on: containers, address, refusal, or its removal,
@@ -165,8 +194,8 @@ class Load:
         set_aside: kinds of pods that were made again, each with its `excuse`.
     """
 
-    def __init__(self, client: Client, namespace: str, node: str) -> None:
-        self._client, self.namespace, self.node = client, namespace, node
+    def __init__(self, client: Client, node: str) -> None:
+        self._client, self.node = client, node
         self._pods: dict[str, dict[str, Any]] = {}
         self._arrived: dict[str, dict[str, tuple[str, int]]] = {}
         self.advances = 0
@@ -191,7 +220,7 @@ class Load:
 
     async def _look(self) -> None:
         before = self._pods
-        found = await self._client.list(PODS, namespace=self.namespace)
+        found = await self._client.list(PODS, namespace=NAMESPACE)
         self._pods = {one.metadata.name: one.status for one in found}
         for name, old in before.items():
             new = self._pods.get(name)
@@ -201,6 +230,17 @@ class Load:
     def shown(self) -> str:
         """Return where the pods are, for the message of a failure."""
         return "\n".join(f"{name}: {json.dumps(_work(one))}" for name, one in self._pods.items())
+
+    def statuses(self, role: str) -> dict[str, dict[str, Any]]:
+        """Return the names of the pods of a role, with their statuses as last read."""
+        return {name: one for name, one in self._pods.items() if name.startswith(f"{role}-")}
+
+    async def until(self, holds: Callable[[], bool], otherwise: str) -> None:
+        """Wait; raises AssertionError with what has not come, and where the pods are."""
+        deadline_s = time.monotonic() + STEP_S
+        while not holds():
+            assert time.monotonic() < deadline_s, f"{otherwise}: {self.shown()}"
+            await asyncio.sleep(0.1)
 
     async def settle(self) -> None:
         """Create the pods that stay, and wait until they run."""
@@ -240,26 +280,27 @@ class Load:
     async def _bring(self, kind: str, name: str, role: str) -> None:
         """Create a pod and wait until it has arrived, again if it is set aside."""
         while True:
-            await self._create(kind, name, role)
+            await self.create(kind, name, role)
             if await self._arrives(kind, name):
                 self._arrived[name] = identities(self._pods[name])
                 return
             await self._take(kind, name, role)
 
     async def _take(self, kind: str, name: str, role: str) -> None:
-        await self._client.delete(PODS, name, self.namespace, grace_period_s=2)
-        await self._until(lambda: name not in self._pods, f"{name} does not go")
+        await self._client.delete(PODS, name, NAMESPACE, grace_period_s=2)
+        await self.until(lambda: name not in self._pods, f"{name} does not go")
         if kind == "claimed":
-            await self._client.delete(_CLAIM_OBJECTS, f"{role}-claim", self.namespace)
+            await self._client.delete(_CLAIM_OBJECTS, f"{role}-claim", NAMESPACE)
 
-    async def _create(self, kind: str, name: str, role: str) -> None:
+    async def create(self, kind: str, name: str, role: str) -> None:
+        """Create a pod on the node."""
         spec = {**KINDS[kind](role), "schedulerName": "none"}
         metadata = {"name": name, "labels": {"kind": "pod"}}
         body = {"metadata": metadata, "spec": {**spec, "terminationGracePeriodSeconds": 2}}
-        created = await self._client.create(PODS, body, self.namespace)
+        created = await self._client.create(PODS, body, NAMESPACE)
         if kind == "claimed":
             await self._allocate(f"{role}-claim", name, created.metadata.uid)
-        await self._client.bind(self.namespace, name, created.metadata.uid, self.node)
+        await self._client.bind(NAMESPACE, name, created.metadata.uid, self.node)
         self._pods[name] = {}
 
     async def _allocate(self, claim: str, name: str, uid: str) -> None:
@@ -269,19 +310,19 @@ class Load:
         body = {"metadata": {"name": claim}, "spec": spec}
         while True:
             try:
-                old = await self._client.get(_CLAIM_OBJECTS, claim, self.namespace)
+                old = await self._client.get(_CLAIM_OBJECTS, claim, NAMESPACE)
             except NotFoundError:
                 break
             assert old.metadata.name == claim
             await asyncio.sleep(0.3)
-        await self._client.create(_CLAIM_OBJECTS, body, self.namespace)
+        await self._client.create(_CLAIM_OBJECTS, body, NAMESPACE)
         result = {"request": "one", "driver": CLAIMS, "pool": "blown", "device": "one"}
         status = {
             "allocation": {"devices": {"results": [result]}},
             "reservedFor": [{"resource": "pods", "name": name, "uid": uid}],
         }
         await self._client.patch(
-            _CLAIM_OBJECTS, claim, {"status": status}, namespace=self.namespace,
+            _CLAIM_OBJECTS, claim, {"status": status}, namespace=NAMESPACE,
             subresource="status",
         )  # fmt: skip
 
@@ -291,7 +332,7 @@ class Load:
         def has_failed() -> bool:
             return self._pods.get(name, {}).get("phase") == "Failed"
 
-        await self._until(
+        await self.until(
             lambda: has_failed() or goal(kind, self._pods.get(name, {})), f"{name} does not arrive"
         )
         status = self._pods[name]
@@ -302,12 +343,6 @@ class Load:
         assert why, f"{name} is otherwise: {status}"
         self.set_aside.append(f"{kind}: {why}")
         return False
-
-    async def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
-        deadline_s = time.monotonic() + STEP_S
-        while not holds():
-            assert time.monotonic() < deadline_s, f"{otherwise}: {self.shown()}"
-            await asyncio.sleep(0.1)
 
 
 def _work(status: Mapping[str, Any]) -> list[Any]:

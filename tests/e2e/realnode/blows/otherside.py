@@ -2,7 +2,8 @@
 
 `python -m tests.e2e.realnode.blows.otherside` serves all four in the node; the runtime's calls
 are passed on to containerd. When a call of the file `BLOWS` comes, the agent is killed at the
-moment that the file names, by SIGKILL, and a line is added to the file `DEALT`.
+moment that the file names, by SIGKILL, and a line is added to the file `DEALT`. Calls of the file
+`HELD` get no answer.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ from tests.nodeagent.volumes.csidriver import Driver
 
 BLOWS: Final = "blows.json"
 DEALT: Final = "dealt"
+HELD: Final = "held.json"
+"""Call -> a word: such calls with the word in their request are never answered."""
 SOCKET: Final = "/run/otherside.sock"
 """Where the runtime is served to the agent."""
 STATE: Final = "/var/lib/blown-driver"
@@ -64,11 +67,13 @@ class Dealer:
     """
 
     def __init__(self, place: Path) -> None:
-        self._file, self._dealt = place / BLOWS, place / DEALT
+        self._file, self._dealt, self._held = place / BLOWS, place / DEALT, place / HELD
         self._left: set[asyncio.Future[Any]] = set()
 
-    async def carried_out(self, call: str, work: Work) -> Any:
-        """Carry out a call of the agent, with the blow if it is meant."""
+    async def carried_out(self, call: str, request: bytes, work: Work) -> Any:
+        """Carry out a call of the agent, with the blow if it is meant, or hold it for ever."""
+        if self._is_held(call, request):
+            await asyncio.Event().wait()
         while self._left:
             await asyncio.wait(set(self._left))
         blow = self._taken(call)
@@ -93,6 +98,13 @@ class Dealer:
         self._left.discard(carried)
         if not carried.cancelled():
             carried.exception()  # the caller that would have got it has died
+
+    def _is_held(self, call: str, request: bytes) -> bool:
+        try:
+            word = json.loads(self._held.read_text()).get(call)
+        except FileNotFoundError:
+            return False
+        return word is not None and word.encode() in request
 
     def _taken(self, call: str) -> Blow | None:
         try:
@@ -122,7 +134,8 @@ class DealingDriver(Driver):
         name = f"csi {getattr(answer, '__name__', '')}"
 
         async def dealing(request: Any) -> Any:
-            return await self.dealer.carried_out(name, lambda: whole(request))
+            text = request.SerializeToString()
+            return await self.dealer.carried_out(name, text, lambda: whole(request))
 
         return dealing
 
@@ -220,7 +233,7 @@ class PassedOn(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no typ
                 return found
 
             try:
-                answer: bytes = await self._dealer.carried_out(f"cri {name}", work)
+                answer: bytes = await self._dealer.carried_out(f"cri {name}", request, work)
             except grpc.aio.AioRpcError as error:
                 await context.abort(error.code(), error.details())
                 raise
@@ -232,7 +245,8 @@ class PassedOn(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no typ
 def _dealing(dealer: Dealer, side: str, methods: Methods) -> Methods:
     def wrapped(name: str, answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
         async def dealing(request: Any) -> Any:
-            return await dealer.carried_out(f"{side} {name}", lambda: answer(request))
+            text = request.SerializeToString()
+            return await dealer.carried_out(f"{side} {name}", text, lambda: answer(request))
 
         return dealing
 

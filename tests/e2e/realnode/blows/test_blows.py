@@ -8,53 +8,29 @@ import asyncio
 import json
 import os
 import secrets
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from random import Random
 
 import pytest
 
 from bindery.kube.client import Client
-from devcluster import checkout
-from devcluster.realnode import agentnode
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
-from tests.e2e.realnode import agentstorage
-from tests.e2e.realnode.blows import otherside
 from tests.e2e.realnode.blows.dealing import Dealing
 from tests.e2e.realnode.blows.left import differences, left
-from tests.e2e.realnode.blows.load import MOVES, STAYS, Load
-from tests.nodeagent.volumes.namespaces import require_loop_devices
+from tests.e2e.realnode.blows.load import MOVES, NAMESPACE, STAYS, Load, prepare
 
 pytestmark = pytest.mark.e2e
 
 BLOWS = int(os.environ.get("BINDERY_BLOWS", "100"))
 BLOWS_OF_A_ROUND = 10
-NAMESPACE = "blows"
 CYCLES = 2
 QUIET_S = 90.0
 LOOK_S = 5.0
-SETTINGS = ("cpuManagerPolicy=static", "reservedSystemCPUs='0'", "systemReserved.memory=100Mi")
 
 Left = Mapping[str, list[str]]
-
-
-@pytest.fixture(scope="module")
-def node(cluster: RealCluster) -> Iterator[RealNode]:
-    """A node with an agent and the other side."""
-    require_loop_devices()
-    options = [word for setting in SETTINGS for word in ("--set", f"kubelet.{setting}")]
-    services = {"otherside": script()}
-    with agentnode.added(cluster, 1, *options, services=services, runtime=otherside.SOCKET) as node:
-        yield node
-
-
-def script() -> str:
-    """Return the script that runs the other side."""
-    command = f"exec {sys.executable} -P -m {otherside.__name__}"
-    return f"export PYTHONPATH={checkout.ROOT}\n{command}"
 
 
 @pytest.mark.long("a hundred kills of an agent take a quarter of an hour")
@@ -65,13 +41,13 @@ async def test_a_node_is_as_if_its_agent_had_never_been_killed(
     seed = int(os.environ.get("BINDERY_SEED", secrets.randbelow(1 << 32)))
     print(f"BINDERY_SEED={seed}")
     dealing = Dealing(node, Random(seed), BLOWS)
-    prepare(cluster)
+    prepare(cluster, (STAYS, MOVES))
     await undisturbed(client, node)  # the driver makes its files at their first use
     full, empty = await undisturbed(client, node)
 
     wrong, set_aside = {}, Counter[str]()
     while (missing := BLOWS - dealing.dealt.total()) > 0:
-        load = Load(client, NAMESPACE, node.name)
+        load = Load(client, node.name)
         async with load.watched():
             async with asyncio.TaskGroup() as group:
                 group.create_task(load.settle())
@@ -97,7 +73,7 @@ async def test_a_node_is_as_if_its_agent_had_never_been_killed(
 
 async def undisturbed(client: Client, node: RealNode) -> tuple[Left, Left]:
     """Play the load without blows; return what is there with the pods that stay, and without."""
-    load = Load(client, NAMESPACE, node.name)
+    load = Load(client, node.name)
     async with load.watched():
         await load.settle()
         await load.move(CYCLES)
@@ -105,32 +81,6 @@ async def undisturbed(client: Client, node: RealNode) -> tuple[Left, Left]:
         await load.leave()
     assert load.set_aside == []
     return full, await steady(client, node)
-
-
-def prepare(cluster: RealCluster) -> None:
-    """Create the namespace with what the pods use."""
-    name = NAMESPACE
-    meta = {"namespace": name, "name": "settings"}
-    volumes = [
-        one
-        for role in (STAYS, MOVES)
-        for one in (
-            *agentstorage.volume(name, f"{role}-directory", f"{role}-directory"),
-            *agentstorage.volume(name, f"{role}-block", f"block-{role}", "Block"),
-        )
-    ]
-    items = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"mode": "fast"}},
-        {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"key": "hidden"}},
-        agentstorage.driver(),
-        *volumes,
-    ]
-    plane = cluster.control_plane
-    body = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    plane.kubectl("apply", "--filename=-", stdin=body)
-    account = "serviceaccount/default"
-    plane.kubectl("wait", account, f"--namespace={name}", "--for=create", "--timeout=60s")
 
 
 async def steady(client: Client, node: RealNode) -> Left:
