@@ -42,12 +42,12 @@ def volume(
 
 
 def driven(handle: str, **further: Any) -> dict[str, Any]:
-    """Return what the spec of a volume of the driver has of its own."""
+    """Return the part of a volume's spec that names the driver and the handle."""
     return {"csi": {"driver": DRIVER, "volumeHandle": handle, **further}}
 
 
 def bound(namespace: str, claim: str, volume: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a volume with what it has of its own, and its claim."""
+    """Return a volume with the spec `volume`, completed, and its claim."""
     name, size = f"{claim}-of-{namespace}", {"storage": "1Mi"}
     common = {
         "accessModes": volume.get("accessModes", ["ReadWriteMany"]),

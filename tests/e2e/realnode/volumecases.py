@@ -57,7 +57,7 @@ CLAIMS: Final[Mapping[str, Mapping[str, Any]]] = {
     "path-none": {"hostPath": {"path": f"{SHARED}/none", "type": "Directory"}},
     "no-driver": {"csi": {"driver": "none.example.com", "volumeHandle": "none"}},
 }  # fmt: skip
-"""Claim -> what its volume has of its own."""
+"""Claim -> the spec of its volume, as far as `agentstorage.bound` does not complete it."""
 
 
 @contextmanager
