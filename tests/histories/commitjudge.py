@@ -80,8 +80,8 @@ class CommitJudge:
             known.stored.add(part.spec.part)
             if len(known.stored) == known.parts:
                 del self._incomplete[key]
-        elif known is not None and (change.type is ChangeType.DELETED or part.is_final):
-            # It is being taken back, or people have deleted a part: the others may still arrive.
+        elif known is not None and _is_taken_back(part, change):
+            # Or people have deleted a part: the others may still arrive.
             del self._incomplete[key]
             self._given_up.add(key)
 
@@ -112,3 +112,9 @@ class CommitJudge:
                 ):
                     text = f"has no pods for {_ENDED_WITHIN_S} s, and is not withdrawn"
                     yield f"Statement {statement.spec.id} of {statement.metadata.name} {text}"
+
+
+def _is_taken_back(part: CommittedStatement, change: Change) -> bool:
+    """Whether a part has ended, or is to be deleted: it stays until a binder has rolled back."""
+    is_going = part.metadata.deletion_timestamp is not None
+    return is_going or part.is_final or change.type is ChangeType.DELETED
