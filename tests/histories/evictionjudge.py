@@ -62,6 +62,7 @@ class EvictionJudge:
                 group = msgspec.json.decode(change.version.body, type=PodGroup)
                 self._groups[group.metadata.name] = group
                 self._note_priority(group)
+                self._note_queue(group, change.at_s)
             case "pods":
                 yield from self._pod(change)
                 pod = msgspec.json.decode(change.version.body, type=Pod)
@@ -113,6 +114,13 @@ class EvictionJudge:
             of_pods = (p.spec.priority or 0 for p in self._pods.values() if self.gang_of(p) == name)
             value = max(of_pods, default=0)
         self._priority_range[name].append(value)
+
+    def _note_queue(self, group: PodGroup, at_s: float) -> None:
+        """Note the queue of pods that came before their PodGroup."""
+        name = group.metadata.name
+        for uid, pod in self._pods.items():
+            if self.gang_of(pod) == name:
+                self._shares.note_queue(uid, self._queue(name), at_s)
 
     def _note_wanted(self, pod: Pod | None, at_s: float) -> None:
         if pod is not None and pod.status.nominated_node_name and not pod.spec.node_name:
