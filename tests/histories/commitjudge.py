@@ -115,6 +115,6 @@ class CommitJudge:
 
 
 def _is_taken_back(part: CommittedStatement, change: Change) -> bool:
-    """Whether a part has ended, or is to be deleted: it stays until a binder has rolled back."""
+    """Whether a part has ended, or its deletion waits for the roll-back of a binder."""
     is_going = part.metadata.deletion_timestamp is not None
     return is_going or part.is_final or change.type is ChangeType.DELETED

@@ -49,7 +49,7 @@ def hold_rooms(session: Session) -> None:
     in_order = sorted(staged, key=lambda job: (not job.is_constrained, job.created, job.key))
     in_order = [job for job in in_order if job.exists and job.invalid is None]
     evicted = {job: tasks for job in in_order if (tasks := _evicted_unseen(job))}
-    for job, tasks in evicted.items():
+    for tasks in evicted.values():
         _move(session, tasks, TaskStatus.RUNNING)
     try:
         _hold_in_order(session, [job for job in in_order if job.placed.total])

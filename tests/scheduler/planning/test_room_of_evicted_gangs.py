@@ -8,7 +8,13 @@ from bindery.scheduler.actions.holding import hold_rooms
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.planning.session import Session
-from tests.scheduler.planning.test_stages import LEADER_READY, leader_runs, member, stages_of, staged
+from tests.scheduler.planning.test_stages import (
+    LEADER_READY,
+    leader_runs,
+    member,
+    staged,
+    stages_of,
+)
 from tests.scheduler.schedulerworld import (
     Clock,
     add,
