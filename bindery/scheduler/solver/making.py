@@ -195,14 +195,16 @@ def _stands_alone(context: SearchContext) -> bool:
     nodes first.
     """
     session, statement, claim = context.session, context.statement, context.claim
-    plan, places = statement.extract(), {o.task.uid: o.row for o in statement.operations}
+    plan, rows = statement.extract(), {o.task.uid: o.row for o in statement.operations}
     statement.rollback(Savepoint(0))
     finders = DomainFinders(session, claim.job, context.domains)
-    if session.calls.over_capacity(claim.job, claim.tasks) is None and all(
-        finders.of(task).allowed_for(task)[places[task.uid]]
-        and promise(statement, task, places[task.uid])
-        for task in claim.tasks
-    ):
+
+    def stands(task: Task) -> bool:
+        place, row = finders.of(task).best_or_kept(task, rows[task.uid]), rows[task.uid]
+        return place is not None and place.row == row and promise(statement, task, row)
+
+    over = session.calls.over_capacity(claim.job, claim.tasks)
+    if over is None and all(map(stands, claim.tasks)):
         return True
     statement.rollback(Savepoint(0))
     statement.replay(plan)
