@@ -33,6 +33,8 @@ class _Commit:
     since_s: float
     parts: int
     stored: set[int] = field(default_factory=set)
+    is_going: bool = False
+    """Whether a part is deleted, and stays until a binder has rolled back."""
 
 
 class CommitJudge:
@@ -84,6 +86,8 @@ class CommitJudge:
             # It is being taken back, or people have deleted a part: the others may still arrive.
             del self._incomplete[key]
             self._given_up.add(key)
+        elif known is not None and part.metadata.deletion_timestamp is not None:
+            known.is_going = True
 
     def _half_written(self, now_s: float) -> Iterator[str]:
         """Yield the Statements whose scheduler neither completes them nor takes them back."""
@@ -94,9 +98,19 @@ class CommitJudge:
             is_calm = self._calm.is_calm(
                 commit.caller, commit.since_s, now_s, recovers_s=5.0, besides={FaultKind.REFUSE}
             )
+            if commit.is_going and not self._has_quick_binder(commit.since_s, now_s):
+                continue
             if is_calm and leader[0] == commit.caller and leader[1] < commit.since_s:
                 text = f"{len(commit.stored)} of {commit.parts} parts for {_COMPLETE_WITHIN_S} s"
                 yield f"{commit.caller} leaves Statement {name} with {text}"
+
+    def _has_quick_binder(self, since_s: float, now_s: float) -> bool:
+        """Whether the requests of the binder that rolls back are not slow."""
+        binder = self._leaders.of("binder")
+        others = frozenset(FaultKind) - {FaultKind.DELAY}
+        return binder is not None and self._calm.is_calm(
+            binder[0], since_s, now_s, recovers_s=5.0, besides=others
+        )
 
     def _without_pods(self, now_s: float) -> Iterator[str]:
         """Yield the Statements that are left although all of their pods are gone."""

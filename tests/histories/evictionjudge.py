@@ -62,6 +62,7 @@ class EvictionJudge:
                 group = msgspec.json.decode(change.version.body, type=PodGroup)
                 self._groups[group.metadata.name] = group
                 self._note_priority(group)
+                self._note_queue(group, change.at_s)
             case "pods":
                 yield from self._pod(change)
                 pod = msgspec.json.decode(change.version.body, type=Pod)
@@ -114,16 +115,23 @@ class EvictionJudge:
             value = max(of_pods, default=0)
         self._priority_range[name].append(value)
 
+    def _note_queue(self, group: PodGroup, at_s: float) -> None:
+        """Note the queue of pods that came before their PodGroup."""
+        name = group.metadata.name
+        for uid, pod in self._pods.items():
+            if self.gang_of(pod) == name:
+                self._shares.note_queue(uid, self._queue(name), at_s)
+
     def _note_wanted(self, pod: Pod | None, at_s: float) -> None:
         if pod is not None and pod.status.nominated_node_name and not pod.spec.node_name:
             self._wanted_s[pod.status.nominated_node_name][self.gang_of(pod)] = at_s
 
-    def _is_broken(self, name: str, group: PodGroup) -> bool:
-        """Whether a gang, or a part of it that comes first, runs with less than its minimum."""
+    def _is_broken(self, name: str, group: PodGroup, sub_group: str | None) -> bool:
+        """Whether a gang, a part of it that comes first or `sub_group` runs below its minimum."""
         return self._running(name) < group.spec.min_member or any(
             self._running(name, part.name) < (part.min_member or 0)
             for part in group.spec.sub_groups
-            if not part.after
+            if not part.after or part.name == sub_group
         )
 
     def _running(self, name: str, part: str = "") -> int:
@@ -146,7 +154,7 @@ class EvictionJudge:
             yield f"{who}, whose pods were evicted {self._times[name]} times"
         if group is None:
             return
-        if self._is_broken(name, group):
+        if self._is_broken(name, group, pod.metadata.labels.get(SUB_GROUP_LABEL)):
             return  # the rest of a gang that is broken, or is going
         wanted = sorted(self._claimants(name, self._queue(name), change.at_s))
         if not wanted:

@@ -38,7 +38,7 @@ class ShareJudge:
         self._quotas: defaultdict[str, list[tuple[float, Mapping[str, float]]]] = defaultdict(list)
         """Queue -> its quotas, each with the moment from which they are in force."""
         self._pods: dict[str, tuple[Pod, str]] = {}
-        """UID -> pod, and its queue."""
+        """UID -> pod, and its queue; "" before its PodGroup has come."""
         self._committed: dict[str, frozenset[str]] = {}
         """UID of a request -> the UIDs of the pods that it has not bound or given up."""
         self._amounts: defaultdict[tuple[str, str], list[tuple[float, int]]] = defaultdict(
@@ -66,6 +66,13 @@ class ShareJudge:
                 if change.type is ChangeType.DELETED:
                     del self._pods[meta["uid"]]
                 self._count(meta["uid"], change.at_s)
+
+    def note_queue(self, uid: str, queue: str, at_s: float) -> None:
+        """Note the queue of a pod if it was not known."""
+        pod, known = self._pods.get(uid, (None, ""))
+        if pod is not None and not known:
+            self._pods[uid] = pod, queue
+            self._count(uid, at_s)
 
     def problems(
         self, who: str, victim: str, claimants: Collection[str], change: Change

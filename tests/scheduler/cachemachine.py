@@ -29,6 +29,7 @@ from bindery.kube.objects.queues import Queue
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
+from bindery.scheduler.cache.holds import LINGER_S
 from bindery.scheduler.model.jobs import TaskStatus
 from tests.scheduler.recounting import recount, view
 from tests.scheduler.schedulerworld import (
@@ -374,6 +375,8 @@ class CacheMachine(RuleBasedStateMachine):
             for change in changes:
                 apply(self.cluster, change)
         expected = fresh(list(self.truth.values()), self.configuration)
+        for each in (self.cluster, expected):  # the holds of deleted requests stay for a moment
+            each.note_time(NOW + LINGER_S)
         assert view(self.cluster.state) == recount(self.cluster.state)
         if self.configuration.tenancy_policy_enforced:  # else it goes by what it has seen
             assert view(self.cluster.state) == view(expected.state)

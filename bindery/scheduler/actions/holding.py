@@ -14,7 +14,7 @@ import numpy as np
 from bindery.api.times import timestamp
 from bindery.scheduler.actions.later_places import has_rules
 from bindery.scheduler.actions.reserved_places import ReservedPlaces
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.model.verdicts import Refusal
@@ -47,7 +47,41 @@ def hold_rooms(session: Session) -> None:
         return
     staged = session.state.staged.values()
     in_order = sorted(staged, key=lambda job: (not job.is_constrained, job.created, job.key))
-    jobs = [job for job in in_order if job.exists and job.invalid is None and job.placed.total]
+    in_order = [job for job in in_order if job.exists and job.invalid is None]
+    evicted = {job: tasks for job in in_order if (tasks := _evicted_unseen(job))}
+    for tasks in evicted.values():
+        _move(session, tasks, TaskStatus.RUNNING)
+    try:
+        _hold_in_order(session, [job for job in in_order if job.placed.total])
+    finally:
+        for job, tasks in evicted.items():
+            _move(session, tasks, TaskStatus.RELEASING)
+            session.reservations.let_go(job)
+            session.stage_reports.pop(job, None)
+
+
+def _evicted_unseen(job: Job) -> list[Task]:
+    """Return the pods of `job` with evictions that their objects do not show yet.
+
+    None if other pods of it stay. The API server may still refuse these evictions, so until then
+    the room goes to no other gang.
+    """
+    if job.placed.total:
+        return []
+    return [
+        task
+        for task in job.tasks.values()
+        if task.eviction_committed and task.pod_status is TaskStatus.RUNNING
+    ]
+
+
+def _move(session: Session, tasks: Sequence[Task], status: TaskStatus) -> None:
+    for task in tasks:
+        session.state.move(task, status, task.row)
+
+
+def _hold_in_order(session: Session, jobs: Sequence[Job]) -> None:
+    """Keep the room of `jobs`, in this order if room was where it was."""
     is_new = not any(session.memory.knows_rooms(job) for job in jobs)
     for job in jobs:
         if not session.memory.knows_rooms(job):

@@ -56,6 +56,16 @@ class NodeLedger:
         self._nodes.promise(row, request, sign)
         self.touched.append(row)
 
+    def let_go(self, row: int, request: Request, sign: int) -> None:
+        """Count (`sign` 1) idle room as being released, or as idle again (-1).
+
+        It was kept for a gang whose pods are being evicted, and goes with them.
+        """
+        self.has_evicted = True
+        self._nodes.hold(row, request, sign)
+        self._nodes.release(row, request, sign)
+        self.touched.append(row)
+
     def _check(self, operation: Operation) -> None:
         nodes, row = self._nodes, operation.row
         request = nodes.demand(row, operation.task.shape.request)

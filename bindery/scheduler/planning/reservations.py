@@ -69,6 +69,7 @@ class _Kept(NamedTuple):
 
     in_force: Sequence[Reservation]
     entries: tuple[tuple[int, Request], ...]
+    leaving: tuple[tuple[int, Request], ...]
     on_nodes: IntColumns | None
     in_queues: IntColumns | None
 
@@ -77,7 +78,8 @@ class Reservations:
     """The reservations of a session, in the order of creation.
 
     As a ledger, they let the room of later stages go with the last pod of their gang that the plan
-    evicts, and keep it again if the eviction is undone.
+    evicts, and keep it again if the eviction is undone. Such room counts as the pod does: it is
+    being released, as the API server may still refuse the eviction.
     """
 
     name = "reservations"
@@ -88,6 +90,10 @@ class Reservations:
         self._queues = queues
         self._kept: list[tuple[int, Request]] = []
         """Node row and reserved amounts."""
+        self._leaving: list[tuple[int, Request]] = []
+        """Node row and amounts that count as being released."""
+        self._let_go: list[Reservation] = []
+        """Room of gangs whose evictions are not seen yet."""
         self._in_force: Sequence[Reservation] = ()
         """The reservations whose room is kept at the moment."""
         self._ended: dict[Job, tuple[Uid, _Kept]] = {}
@@ -128,6 +134,11 @@ class Reservations:
         # Room of running gangs comes first: it has been promised longest.
         self.all = [*(e for e in kept if e.stage), *by, *(e for e in kept if not e.stage)]
         self._keep(self.all)
+
+    def let_go(self, job: Job) -> None:
+        """Let the room of the stages of `job` go with its pods, all of which are being evicted."""
+        self._let_go += [each for each in self.all if each.job is job and each.stage]
+        self.replace_stages(job, [stage.name for stage in job.stages])
 
     def add(self, reservation: Reservation) -> None:
         """Reserve room for one more gang."""
@@ -184,6 +195,7 @@ class Reservations:
     def close(self) -> None:
         """Drop all reservations."""
         self._ended.clear()
+        self._let_go.clear()
         self._keep(())
 
     # ---- the ledger -----------------------------------------------------------------------------
@@ -201,7 +213,8 @@ class Reservations:
         job = next((e.job for e in self._in_force if e.stage and e.job.key == key), None)
         # The pod itself still counts: tasks change after the ledgers.
         if job is not None and job not in self._ended and running_pods(job) <= 1:
-            before = _Kept(self._in_force, tuple(self._kept), self.kept, self.kept_in_queues)
+            entries = tuple(self._kept), tuple(self._leaving)
+            before = _Kept(self._in_force, *entries, self.kept, self.kept_in_queues)
             self._ended[job] = operation.task.uid, before
             self._keep(self._in_force)
 
@@ -217,7 +230,10 @@ class Reservations:
             for row, request in before.entries:
                 self._node_ledger.keep(row, request, 1)
                 self._kept.append((row, request))
-            self._in_force, _, self.kept, self.kept_in_queues = before
+            for row, request in before.leaving:
+                self._node_ledger.let_go(row, request, 1)
+                self._leaving.append((row, request))
+            self._in_force, _, _, self.kept, self.kept_in_queues = before
             self.on_change((job,))
 
     # ---- inside ---------------------------------------------------------------------------------
@@ -232,9 +248,15 @@ class Reservations:
         if staged:
             self.on_change(staged)
         self.kept = self.kept_in_queues = None
+        ended = [e for e in self.all if e.stage and e.job in self._ended]
+        nodes = self._nodes
+        if ended or self._let_go:
+            leaving = sum((e.needs for e in (*self._let_go, *ended)), np.zeros_like(nodes.idle))
+            for row, request in _by_node(np.minimum(leaving, np.maximum(nodes.idle, 0))):
+                self._node_ledger.let_go(row, request, 1)
+                self._leaving.append((row, request))
         if not reservations:
             return
-        nodes = self._nodes
         room = np.maximum(nodes.idle + nodes.releasing - nodes.pipelined, 0)
         kept = kept_room([(each.needs, each.returned) for each in reservations], room)
         waiting = [each for each in reservations if not each.stage]
@@ -250,14 +272,22 @@ class Reservations:
         for row, request in self._kept:
             self._node_ledger.keep(row, request, -1)
         self._kept.clear()
+        for row, request in self._leaving:
+            self._node_ledger.let_go(row, request, -1)
+        self._leaving.clear()
 
     def _enter(self, kept: IntColumns) -> None:
         """Reserve `kept` [resource, node] on the nodes."""
-        for row in np.flatnonzero(kept.any(axis=0)).tolist():
-            indices = np.flatnonzero(kept[:, row])
-            request = Request(tuple(indices.tolist()), tuple(kept[indices, row].tolist()))
+        for row, request in _by_node(kept):
             self._node_ledger.keep(row, request, 1)
             self._kept.append((row, request))
+
+
+def _by_node(amounts: IntColumns) -> Iterator[tuple[int, Request]]:
+    """Yield node row and amounts of all nodes with some of `amounts` [resource, node]."""
+    for row in np.flatnonzero(amounts.any(axis=0)).tolist():
+        indices = np.flatnonzero(amounts[:, row])
+        yield row, Request(tuple(indices.tolist()), tuple(amounts[indices, row].tolist()))
 
 
 def kept_room(

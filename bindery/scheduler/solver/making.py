@@ -16,8 +16,15 @@ from bindery.scheduler.model.jobs import Task, Uid
 from bindery.scheduler.placing.best import best_plan
 from bindery.scheduler.placing.by_size import largest_first
 from bindery.scheduler.placing.claims import RoomClaim
-from bindery.scheduler.placing.domains import ANYWHERE, DomainChoices, PodDomains, need_domains
+from bindery.scheduler.placing.domains import (
+    ANYWHERE,
+    DomainChoices,
+    DomainFinders,
+    PodDomains,
+    need_domains,
+)
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Savepoint, promise
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.few import FewVictims
 from bindery.scheduler.solver.order import victims
@@ -81,7 +88,7 @@ class RoomPlan:
     ranks: tuple[int, bool, int]
     """Rank of the domain of all pods, whether pods wait for releases, sum of all ranks."""
     fits_now: bool
-    """Whether all room is idle, so that no pod has to go."""
+    """Whether the search found all room idle, as `allocate` does, so that no pod has to go."""
     is_ideal: bool
     """Whether its pods need no domain, so that there is no other choice."""
 
@@ -112,13 +119,14 @@ class _VictimRoom:
             if lost is not None:
                 self._choices.reject(lost)
             return None
+        gone = () if search.gone and _stands_alone(context) else tuple(search.gone)
         operations = context.statement.operations
         evicted = {o.task.uid for o in operations if o.kind is OperationKind.EVICT}
         promised = (o.task.uid for o in operations if o.kind is OperationKind.PIPELINE)
         moved = evicted.intersection(promised)
         waits = bool(search.gone) or search.waits
         return RoomPlan(
-            tuple(search.gone),
+            gone,
             len(evicted) - len(moved),
             len(moved),
             (domains.whole.rank, waits, domains.rank),
@@ -177,6 +185,30 @@ class _VictimRoom:
                     return search, None
                 context.statement.rollback(start)
         return None, lost
+
+
+def _stands_alone(context: SearchContext) -> bool:
+    """Leave out all victims and return True if the claim fits at its places without them.
+
+    With a victim gone, its pods are tried on other nodes, and may fit there without the room of the
+    victim: a volume that they share is where the first of them is. `allocate` tries the promised
+    nodes first.
+    """
+    session, statement, claim = context.session, context.statement, context.claim
+    plan, rows = statement.extract(), {o.task.uid: o.row for o in statement.operations}
+    statement.rollback(Savepoint(0))
+    finders = DomainFinders(session, claim.job, context.domains)
+
+    def stands(task: Task) -> bool:
+        place, row = finders.of(task).best_or_kept(task, rows[task.uid]), rows[task.uid]
+        return place is not None and place.row == row and promise(statement, task, row)
+
+    over = session.calls.over_capacity(claim.job, claim.tasks)
+    if over is None and all(map(stands, claim.tasks)):
+        return True
+    statement.rollback(Savepoint(0))
+    statement.replay(plan)
+    return False
 
 
 def _with_domains(context: SearchContext, domains: PodDomains) -> RoomClaim:

@@ -7,6 +7,7 @@ import pytest
 from bindery.kube.objects.watched import KubeObject, Meta, PriorityClass
 from bindery.scheduler.engine import Engine
 from tests.scheduler.schedulerworld import add, engine_with, group, modify, node, plan, pod
+from tests.scheduler.volumeworld import claim, storage_class, user
 
 KNOWN = PriorityClass(metadata=Meta(name="known"), value=50)
 
@@ -70,3 +71,23 @@ def test_a_pod_no_longer_moves_after_it_is_orphaned() -> None:
     modify(engine.cluster, pod("a", cpu=2, on="n1", controlled=False))
 
     assert moving(engine) == []
+
+
+def test_nothing_moves_if_the_claim_fits_without_that_at_the_places_that_were_found() -> None:
+    """The first pod goes to n1, where the volume then is and the second does not fit."""
+    engine = engine_with(
+        storage_class("late", "csi.example"),
+        claim("data", of="late"),
+        node("n0", 8),
+        node("n1", 4),
+        node("n2", 2),
+        pod("stays", cpu=4, on="n0", preemptible=False),
+        pod("a", cpu=1, on="n1"),
+        pod("b", cpu=1, on="n2"),
+        group("g", 2),
+        user("g-0", "data", cpu=2, group="g"),
+        user("g-1", "data", cpu=2, group="g"),
+    )
+
+    assert moving(engine) == []
+    assert plan(engine) == {"g-0": "n0", "g-1": "n0"}
