@@ -1,8 +1,26 @@
-"""Volumes of the tests' CSI driver, as objects of the API."""
+"""Volumes of the tests' CSI driver, as objects of the API, and the driver on a node."""
 
-from typing import Any
+import sys
+from typing import Any, Final
 
+from devcluster import checkout
 from tests.nodeagent.volumes import csidriver
+
+DRIVER: Final = csidriver.NAME
+
+
+def service() -> str:
+    """Return the script that runs the driver of a node."""
+    return "\n".join(
+        (
+            "mkdir -p /var/lib/kubelet/plugins_registry /var/lib/driver",
+            f"export PYTHONPATH={checkout.ROOT}",
+            (
+                f"exec {sys.executable} -P -m {csidriver.__name__}"
+                " /var/lib/driver/csi.sock /var/lib/driver /var/lib/kubelet/plugins_registry"
+            ),
+        )
+    )
 
 
 def driver() -> dict[str, Any]:
@@ -10,7 +28,7 @@ def driver() -> dict[str, Any]:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
-        "metadata": {"name": csidriver.NAME},
+        "metadata": {"name": DRIVER},
         "spec": {"attachRequired": False},
     }
 
