@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help site image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long test-vm chaos histories lint format crds protocols bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
+.PHONY: help site image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long test-vm chaos histories lint format crds protocols bench bench-quality bench-topology controlplane controlplane-next operators nodes metrics clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ check: lint ## Check the style and run every test that needs no control plane.
 test: lint controlplane operators nodes ## Check the style and run every test, those on a real API server too.
 	BINDERY_TESTS=whole $(PYTEST)
 
-test-long: lint controlplane operators nodes ## Run every test in its full size: thousands of random cases, a longer attack; takes hours.
+test-long: lint controlplane operators nodes metrics ## Run every test in its full size: thousands of random cases, a longer attack; takes hours.
 	BINDERY_TESTS=long $(PYTEST)
 
 test-vm: controlplane nodes ## Hold predictions of NUMA zones against a kubelet in a virtual machine, with progress: 600 pods; takes two hours.
@@ -121,6 +121,9 @@ operators: $(VENV)/ready ## Build the operators that tests run, JobSet and Leade
 
 nodes: $(VENV)/ready ## Build kubelet, containerd and runc for real nodes, once (ten minutes); says so where this machine cannot.
 	$(RUN)/python -m devcluster nodes
+
+metrics: $(VENV)/ready ## Build metrics-server, which a long test lets ask the node agent, once (two minutes).
+	$(RUN)/python -m devcluster metrics
 
 controlplane-next: $(VENV)/ready ## Build an API server of the next Kubernetes for the tests that need one, once (ten minutes).
 	$(RUN)/python -m devcluster next

@@ -2,14 +2,16 @@
 
 Run by `make` as `python -m devcluster` before the tests, because pytest captures their output. It
 builds nothing where a cluster or binaries are available. An argument selects other binaries: `next`
-those of the next Kubernetes, `operators` those of the operators that the tests run, `nodes` those
-of real nodes, and the conformance suite of CSI drivers. Without them the tests that need them are
-left out, or build them. `nodes` prints the reason if this machine cannot run real nodes.
+those of the next Kubernetes, `operators` those of the operators that the tests run, `metrics`
+metrics-server, `nodes` those of real nodes, and the conformance suite of CSI drivers. Without them
+the tests that need them are left out, or build them. `nodes` prints the reason if this machine
+cannot run real nodes.
 """
 
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
@@ -17,16 +19,21 @@ from devcluster import build, find
 from devcluster.errors import BuildError, ControlPlaneError
 from devcluster.realnode import machine
 
+_OTHERS: Final = {
+    "next": (build.NEXT, build.NEXT_MODULE),
+    "operators": (tuple(build.OPERATORS), build.OPERATORS_MODULE),
+    "metrics": (tuple(build.METRICS_PROGRAMS), build.METRICS_MODULE),
+}
+"""Argument -> binaries, and their Go module."""
+
 
 def main() -> int:
     """Find the control plane, build missing binaries, and return the exit code."""
     console = Console(stderr=True, highlight=False)
     try:
-        if sys.argv[1:] == ["next"]:
-            build.binaries(build.NEXT, console.print, build.NEXT_MODULE)
-            return 0
-        if sys.argv[1:] == ["operators"]:
-            build.binaries(tuple(build.OPERATORS), console.print, build.OPERATORS_MODULE)
+        if other := _OTHERS.get(" ".join(sys.argv[1:])):
+            names, module = other
+            build.binaries(names, console.print, module)
             return 0
         if sys.argv[1:] == ["nodes"]:
             build.binaries(tuple(build.CHECK_PROGRAMS), console.print, build.CHECKS_MODULE)

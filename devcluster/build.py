@@ -68,14 +68,23 @@ CHECK_PROGRAMS: Final = {"csi-sanity": "github.com/kubernetes-csi/csi-test/v5/cm
 """The conformance suite of CSI drivers."""
 CHECKS_MODULE: Final = "controlplane/checks"
 """The Go module of this program."""
+METRICS_SERVER: Final = "metrics-server"
+_METRICS: Final = "sigs.k8s.io/metrics-server"
+METRICS_PROGRAMS: Final = {METRICS_SERVER: f"{_METRICS}/cmd/metrics-server"}
+"""What `kubectl top` asks."""
+METRICS_MODULE: Final = "controlplane/metrics"
+"""The Go module of this program: its dependencies are newer than those of Kubernetes."""
 
-_PROGRAMS: Final = PACKAGES | OPERATORS | NODE_PROGRAMS | CONTAINER_PROGRAMS | CHECK_PROGRAMS
+_PROGRAMS: Final = (
+    PACKAGES | OPERATORS | NODE_PROGRAMS | CONTAINER_PROGRAMS | CHECK_PROGRAMS | METRICS_PROGRAMS
+)
 _NAMED_AFTER: Final = {
     MODULE: {"": "k8s.io/kubernetes", "etcd-": "go.etcd.io/etcd/server/v3"},
     NEXT_MODULE: {"": "k8s.io/kubernetes"},
     OPERATORS_MODULE: {"jobset-": "sigs.k8s.io/jobset", "lws-": "sigs.k8s.io/lws"},
     CONTAINERS_MODULE: {"containerd-": _CONTAINERD, "runc-": _RUNC},
     CHECKS_MODULE: {"csi-test-": "github.com/kubernetes-csi/csi-test/v5"},
+    METRICS_MODULE: {"metrics-server-": _METRICS},
 }
 """Go module -> parts of the name of its directory: prefix -> module, for its version."""
 
@@ -195,7 +204,7 @@ def _succeeds(command: Sequence[str]) -> bool:
 
 def _linker_flags(module: str) -> str:
     """Return flags that strip symbols and write the version into the binaries."""
-    if module in (OPERATORS_MODULE, CHECKS_MODULE):
+    if module in (OPERATORS_MODULE, CHECKS_MODULE, METRICS_MODULE):
         return "-s -w"
     if module == CONTAINERS_MODULE:
         containerd, runc = (checkout.module_version(each, module) for each in (_CONTAINERD, _RUNC))

@@ -40,6 +40,7 @@ TOGETHER = frozenset(
         "tests/e2e/realnode/test_real_agent.py",
         "tests/e2e/realnode/test_real_agent_port.py",
         "tests/e2e/realnode/test_agent_gang.py",
+        "tests/e2e/realnode/test_real_top.py",
         "tests/e2e/realnode/test_real_beside.py",
         "tests/e2e/realnode/test_real_idle_gpus.py",
         "tests/e2e/realnode/test_real_shares.py",

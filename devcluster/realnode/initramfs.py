@@ -10,8 +10,9 @@ from typing import Final
 
 _MODULES: Final = (
     "virtio_pci", "virtio_net", "virtio_rng", "9pnet_virtio", "9p", "overlay", "bridge", "veth",
+    "loop", "crc32c_generic", "ext4",
 )  # fmt: skip
-"""Kernel modules to load; the rest is built into Debian's kernel."""
+"""Kernel modules to load; the rest is built into Debian's kernel. ext4 asks for crc32c by name."""
 _DEPENDS: Final = re.compile(rb"\0depends=([^\0]*)\0")
 """The field of a module with the names of modules that must be loaded first."""
 _DIRECTORY: Final = 0o40755

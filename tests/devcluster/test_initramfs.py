@@ -16,6 +16,10 @@ _NEEDED = {
     "llc": "",
     "bridge": "llc",
     "veth": "",
+    "loop": "",
+    "crc32c_generic": "",
+    "jbd2": "",
+    "ext4": "jbd2",
 }
 """Module -> the modules on which it depends."""
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ from bindery.nodeagent.containers.hostfiles import ClusterNames
 from bindery.nodeagent.containers.images import Images
 from bindery.nodeagent.containers.logfiles import LogLimits, LogRotation
 from bindery.nodeagent.containers.objects import PodObjects
-from bindery.nodeagent.containers.parts import NodeParts
+from bindery.nodeagent.containers.parts import NodeParts, report
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime, socket_of
 from bindery.nodeagent.containers.security import NodeLimits
@@ -116,7 +117,7 @@ class ContainerAgent:
                 objects=self._objects,
                 around=around,
                 now_s=clock,
-                report=lambda pod, reason, text: self._parts.report(pod, "Warning", reason, text),
+                report=partial(report, self._events),
                 labels=lambda: self.nodes.seen(node).metadata.labels,
             )
         )

@@ -49,5 +49,10 @@ class NodeParts:
 
     def report(self, pod: RunPod, kind: str, reason: str, text: str) -> None:
         """Write an event of `pod`; `kind` is Normal or Warning."""
-        write = self.events.warning if kind == "Warning" else self.events.normal
-        write(reference_to(RUN_PODS, pod), reason, text)
+        report(self.events, pod, kind, reason, text)
+
+
+def report(events: EventRecorder, pod: RunPod, kind: str, reason: str, text: str) -> None:
+    """Write an event of `pod`; `kind` is Normal or Warning."""
+    write = events.warning if kind == "Warning" else events.normal
+    write(reference_to(RUN_PODS, pod), reason, text)

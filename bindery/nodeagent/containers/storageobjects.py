@@ -21,7 +21,12 @@ _CLAIMS: Final = CLAIMS.decoded_as(StoredClaim)
 _VOLUMES: Final = VOLUMES.decoded_as(StoredVolume)
 _DRIVERS: Final = CSI_DRIVERS.decoded_as(DriverObject)
 _ATTACHMENTS: Final = VOLUME_ATTACHMENTS.decoded_as(AttachmentObject)
-_GROWING: Final = ("Resizing", "FileSystemResizePending")
+_GROWING: Final = (
+    "Resizing",
+    "FileSystemResizePending",
+    "ControllerResizeError",
+    "NodeResizeError",
+)
 """Conditions of a claim that grows."""
 
 
@@ -87,10 +92,10 @@ class ApiVolumeObjects:
         except KubeError as error:
             raise VolumeError(str(error)) from error
 
-    async def has_grown(self, claim: StoredClaim, size_bytes: int) -> None:
-        """Write the size into the status of the claim, which no longer grows."""
+    async def has_grown(self, claim: StoredClaim, volume: StoredVolume) -> None:
+        """Write the size of its volume into the status of the claim, which no longer grows."""
         status = {
-            "capacity": {"storage": str(size_bytes)},
+            "capacity": volume.spec.capacity,
             "allocatedResourceStatuses": {"storage": None},
             "conditions": [{"$patch": "delete", "type": kind} for kind in _GROWING],
         }

@@ -25,6 +25,7 @@ from bindery.nodeagent.volumes.interface import VolumeObjects
 from bindery.nodeagent.volumes.keeper import KeptPod, PodVolumePath, VolumeKeeper
 from bindery.nodeagent.volumes.kinds import Foundation, every_kind, has_noswap
 from bindery.nodeagent.volumes.mounts import Mounter
+from bindery.nodeagent.volumes.operations import RESIZED
 from bindery.nodeagent.volumes.sources import MountingPod
 from bindery.nodeagent.volumes.subpaths import SubPath
 from bindery.nodeagent.volumes.volumenode import VolumeNode
@@ -44,7 +45,7 @@ class VolumeParts:
         root: as the kubelet's `--root-dir`.
         name: the node's name.
         around: of the node, without a pod's addresses: no file shows these.
-        report: writes a warning event of a pod: reason, message.
+        report: writes an event of a pod: kind, reason, message.
         labels: of the Node.
         is_attached_by_controller: whether the attach-detach controller attaches volumes.
     """
@@ -56,7 +57,7 @@ class VolumeParts:
     objects: PodObjects
     around: PodSurroundings
     now_s: Callable[[], float]
-    report: Callable[[RunPod, str, str], None]
+    report: Callable[[RunPod, str, str, str], None]
     labels: Callable[[], Mapping[str, str]] = dict
     is_attached_by_controller: bool = True
 
@@ -206,7 +207,7 @@ class NodeVolumes:
     def _record(self, uid: str, reason: str, message: str) -> None:
         pod = self._pods.get(uid)
         if pod is not None:
-            self._report(pod, reason, message)
+            self._report(pod, "Normal" if reason == RESIZED else "Warning", reason, message)
 
     def _remove_directories(self) -> None:
         try:

@@ -93,11 +93,11 @@ class Catalogue:
         found = self._claims.get((of.namespace, of.name)) if of is not None else None
         return None if isinstance(found, VolumeError) else found
 
-    def has_grown(self, volume: StoredVolume, size_bytes: int) -> None:
-        """Record the size in the claim's status."""
+    def has_grown(self, volume: StoredVolume) -> None:
+        """Record its size in the status of its claim."""
         claim = self.claim_of_volume(volume)
         if claim is not None:
-            status = msgspec.structs.replace(claim.status, capacity={"storage": str(size_bytes)})
+            status = msgspec.structs.replace(claim.status, capacity=volume.spec.capacity)
             key = claim.metadata.namespace, claim.metadata.name
             self._claims[key] = msgspec.structs.replace(claim, status=status)
 

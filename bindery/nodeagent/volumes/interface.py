@@ -196,8 +196,8 @@ class VolumeObjects(Protocol):
     async def detach(self, name: str) -> None:
         """Delete the VolumeAttachment."""
 
-    async def has_grown(self, claim: StoredClaim, size_bytes: int) -> None:
-        """Write the size into the status of the claim."""
+    async def has_grown(self, claim: StoredClaim, volume: StoredVolume) -> None:
+        """Write the size of its volume into the status of the claim."""
 
 
 def _known(plugins: Mapping[str, P], name: str) -> P:

@@ -322,8 +322,8 @@ class VolumeOperations:
             return False
         claim = self._catalogue.claim_of_volume(mount.volume)
         if claim is not None and claim.size_bytes < size_bytes:
-            await self._objects.has_grown(claim, size_bytes)
-            self._catalogue.has_grown(mount.volume, size_bytes)
+            await self._objects.has_grown(claim, mount.volume)
+            self._catalogue.has_grown(mount.volume)
         self._record(
             step.pod_uid,
             RESIZED,

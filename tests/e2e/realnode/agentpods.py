@@ -31,10 +31,10 @@ def restarted(found: Mapping[str, Any]) -> bool:
 
 
 class Pods:
-    """Pods of one namespace."""
+    """Pods of one namespace; `wait_s`: how long something may take."""
 
-    def __init__(self, cluster: RealCluster, namespace: str) -> None:
-        self._plane, self.namespace = cluster.control_plane, namespace
+    def __init__(self, cluster: RealCluster, namespace: str, wait_s: float = WAIT_S) -> None:
+        self._plane, self.namespace, self._wait_s = cluster.control_plane, namespace, wait_s
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60.0) -> str:
         words = (f"--namespace={self.namespace}", *arguments)
@@ -56,7 +56,7 @@ class Pods:
 
     def until(self, name: str, holds: Done) -> dict[str, Any]:
         """Wait until the status of a pod fulfils `holds`; return it."""
-        deadline_s = time.monotonic() + WAIT_S
+        deadline_s = time.monotonic() + self._wait_s
         while True:
             found = self.status(name)
             if holds(found):

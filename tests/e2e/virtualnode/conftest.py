@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,12 +11,16 @@ from devcluster.errors import BuildError
 from devcluster.install import Installation, install
 from devcluster.realnode import vm
 from devcluster.realnode.cluster import RealCluster
-from devcluster.realnode.configuration import VirtualMachine
+from devcluster.realnode.configuration import SHARED, VirtualMachine
 from devcluster.realnode.node import RealNode
 from devcluster.realnode.plane import RealControlPlane
 from tests.administrator import Administrator
 from tests.e2e import besideservice
+from tests.e2e.realnode import agentstorage
 from tests.required import demand_real_nodes, lacking
+
+DRIVER: Final = f"{SHARED}/driver"
+"""A file for which the CSI driver of the node with a kubelet waits."""
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +31,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     except BuildError as error:
         lacking(str(error), part="vm")
     with RealCluster(tmp_path_factory.mktemp("virtualnode"), print) as cluster:
-        services = {besideservice.SERVICE: besideservice.script("node-1")}
+        services = {
+            besideservice.SERVICE: besideservice.script("node-1"),
+            "driver": f"until [ -e {DRIVER} ]; do sleep 1; done\n{agentstorage.service()}",
+        }
         cluster.add_node(cluster.plan(1, machine=VirtualMachine(), services=services))
         yield cluster
 

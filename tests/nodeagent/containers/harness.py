@@ -239,11 +239,11 @@ def decoded(pod: Mapping[str, Any]) -> RunPod:
 
 @dataclass
 class Events:
-    """Warnings of volumes: the pod's name, reason, message."""
+    """Events of volumes: the pod's name, reason, message."""
 
     seen: list[tuple[str, str, str]] = field(default_factory=list)
 
-    def __call__(self, pod: RunPod, reason: str, message: str) -> None:
+    def __call__(self, pod: RunPod, kind: str, reason: str, message: str) -> None:  # noqa: ARG002
         self.seen.append((pod.metadata.name, reason, message))
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bindery.kube.client import Client
@@ -163,7 +164,8 @@ async def test_claims_are_read_and_grow(
     assert stored.spec.csi is not None
     assert stored.spec.csi.driver == DRIVER
 
-    await objects.has_grown(claim, 2 << 30)
+    larger = msgspec.structs.replace(stored.spec, capacity={"storage": "2Gi"})
+    await objects.has_grown(claim, msgspec.structs.replace(stored, spec=larger))
 
     assert (await objects.claim(namespace, "data")).size_bytes == 2 << 30
     with pytest.raises(VolumeError, match="failed to fetch PV from API server"):

@@ -28,12 +28,14 @@ NODE = api.DESCRIPTOR.services_by_name["Node"]
 RPC = api.NodeServiceCapability.RPC
 EVERYTHING = (RPC.STAGE_UNSTAGE_VOLUME, RPC.EXPAND_VOLUME)
 NAME = "directories.test.bindery.dev"
+EXT4 = "ext4"
 IMAGE_BYTES = csicontroller.DEFAULT_BYTES
 
 
 @dataclass
 class Driver:
-    """Volumes below `state`; handles that start with `block` are disk images.
+    """Volumes below `state`: directories; handles that start with `block` are images of disks, and
+    with `ext4` images with a file system.
 
     Attributes:
         hangs: volumes whose staging never answers.
@@ -113,6 +115,8 @@ class Driver:
         _must_be_there(place)
         if asked.volume_capability.HasField("block"):
             await self._loop(asked.volume_id)
+        elif asked.volume_id.startswith(EXT4):
+            await self._mount_disk(asked.volume_id, place)
         elif not self._is_mounted(place):
             source = str(self._volumes.directory(asked.volume_id))
             await self.mounter.mount(source, place, "", ["bind"])
@@ -164,12 +168,25 @@ class Driver:
         check(asked, "volume_id", "volume_path")
         self._volumes.must_exist(asked.volume_id)
         size = asked.capacity_range.required_bytes
-        if asked.volume_capability.HasField("block"):
+        is_mounted = asked.volume_id.startswith(EXT4)
+        if is_mounted or asked.volume_capability.HasField("block"):
             with self._volumes.image(asked.volume_id).open("r+b") as image:
                 image.truncate(size)
             for loop in await self._loops(asked.volume_id):
-                await run("losetup", "-c", loop)
+                await _succeed("losetup", "-c", loop)
+                if is_mounted:
+                    await _succeed("resize2fs", loop)
         return api.NodeExpandVolumeResponse(capacity_bytes=size)
+
+    async def _mount_disk(self, volume: str, place: Path) -> None:
+        """Mount the disk of an image, with a new file system if it has none."""
+        if self._is_mounted(place):
+            return
+        disk = await self._loop(volume)
+        unformatted, _ = await run("blkid", "-p", disk)
+        if unformatted:
+            await _succeed(f"mkfs.{EXT4}", "-q", disk)
+        await self.mounter.mount(disk, place, EXT4)
 
     def _begin(self, method: str, volume: str, request: object) -> None:
         self.calls.append((method, volume))
@@ -190,10 +207,15 @@ class Driver:
         found = await self._loops(volume)
         if found:
             return found[0]
-        code, output = await run("losetup", "--show", "-f", str(self._volumes.image(volume)))
-        if code:
-            raise Refusal(output, grpc.StatusCode.INTERNAL)
-        return output.strip()
+        return await _succeed("losetup", "--show", "-f", str(self._volumes.image(volume)))
+
+
+async def _succeed(*command: str) -> str:
+    """Run a command and return its output; a failure refuses the call."""
+    code, output = await run(*command)
+    if code:
+        raise Refusal(f"{' '.join(command)}: {output}", grpc.StatusCode.INTERNAL)
+    return output.strip()
 
 
 def _must_be_there(place: Path) -> None:

@@ -115,9 +115,9 @@ class Objects:
     async def detach(self, name: str) -> None:
         self.attachments.pop(name, None)
 
-    async def has_grown(self, claim: StoredClaim, size_bytes: int) -> None:
-        self.grown.append((claim.metadata.name, size_bytes))
-        self.claims[claim.metadata.name]["status"]["capacity"] = {"storage": str(size_bytes)}
+    async def has_grown(self, claim: StoredClaim, volume: StoredVolume) -> None:
+        self.grown.append((claim.metadata.name, volume.size_bytes))
+        self.claims[claim.metadata.name]["status"]["capacity"] = volume.spec.capacity
 
     async def config_map(self, namespace: str, name: str) -> Mapping[str, bytes] | None:  # noqa: ARG002
         if name in self.hanging:

@@ -22,6 +22,8 @@ _IDLE: Final = (3, 4)
 """Columns of idle and of waiting for disks in the line `cpu` of /proc/stat."""
 _GUEST: Final = 8
 """Columns from here on are contained in earlier ones."""
+_USED: Final = ("AnonPages", "Cached", "Buffers", "SwapCached")
+"""Lines of /proc/meminfo: memory of processes, and the three parts of the pages of files."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ class NodeUse:
 def node_use(proc: Path) -> NodeUse:
     """Return what this machine uses.
 
-    Memory is what is not free, without the inactive pages of files, as cAdvisor computes it for the
-    root of cgroups v2.
+    Memory is that of processes and of files, without the inactive pages of files, as cAdvisor
+    computes it for the root of cgroups, v1 and v2; the kernel's own does not count.
 
     Raises:
         OSError: /proc cannot be read.
@@ -49,7 +51,7 @@ def node_use(proc: Path) -> NodeUse:
             line.partition(":") for line in (proc / "meminfo").read_text().splitlines()
         )
     }
-    used = memory["MemTotal"] - memory["MemFree"] - memory["Inactive(file)"]
+    used = sum(memory[name] for name in _USED) - memory["Inactive(file)"]
     return NodeUse(ticks / os.sysconf("SC_CLK_TCK"), max(0, used))
 
 
