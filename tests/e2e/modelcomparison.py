@@ -246,6 +246,8 @@ class Sides:
         self.reasons: Counter[str] = Counter()
         self._seed = seed
         self._watches: list[tuple[Asked, Watch, RealWatch]] = []
+        self._owners: dict[str, list[Any]] = {}
+        """UID -> the managedFields of the real server's last answer."""
 
     def ask(self, asked: Asked) -> tuple[int, Any]:
         """Send a call to both; return the model's answer.
@@ -289,8 +291,29 @@ class Sides:
             if theirs.get("kind") != "Status":
                 raise MismatchError("the model answers with a Status")
         else:
+            self._follow_owners(ours["metadata"], theirs["metadata"])
             self.partners.note(ours["metadata"], theirs["metadata"])
             self._same(ours, theirs, is_custom="bindery" in ours["apiVersion"])
+
+    def _follow_owners(self, ours: Any, theirs: Any) -> None:
+        """Let the model write, too, if the real server did only because a field has more owners.
+
+        The model has no managedFields. Some field that the call sets to its stored value was set by
+        another subresource before.
+        """
+        owners = _owners(theirs)
+        uid = theirs.get("uid", "")
+        before, self._owners[uid] = self._owners.get(uid), owners
+        known = self.partners.real_versions.get(ours.get("resourceVersion", ""))
+        version = theirs.get("resourceVersion")
+        is_own_write = known not in (None, version) and version not in self.partners.versions
+        if is_own_write and before not in (None, owners):
+            revision = int(ours["resourceVersion"])
+            last = next(one for one in reversed(self.model.store.log) if one.revision == revision)
+            last.version.is_final = False
+            kind, key, value = last.kind, last.key, last.version.copy()
+            written = self.model.store.put(kind, key, value, last.writer)
+            ours["resourceVersion"] = str(written.revision)
 
     def _compare_list(self, ours: Any, theirs: Any) -> None:
         is_custom = "bindery" in ours["apiVersion"]
@@ -386,6 +409,14 @@ class Sides:
             f"  {asked.content_type}, {asked.accept}: {json.dumps(asked.body)}\n"
             f"{text}\nmodel: {json.dumps(ours)}\nreal:  {json.dumps(theirs)}"
         )
+
+
+def _owners(metadata: Any) -> list[Any]:
+    """Return managedFields without times."""
+    return [
+        {name: each for name, each in one.items() if name != "time"}
+        for one in metadata.get("managedFields") or ()
+    ]
 
 
 def differences(ours: Any, theirs: Any, path: str) -> Iterator[str]:

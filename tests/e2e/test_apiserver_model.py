@@ -126,6 +126,35 @@ def test_a_node_without_a_spec_has_an_empty_one(lone_server: RealServer) -> None
     assert sides.lines == 3
 
 
+def test_a_write_that_only_gives_a_field_another_owner_is_a_write(
+    lone_server: RealServer,
+) -> None:
+    """The model has no owners; the comparison lets it write."""
+    sides = Sides(ModelApiServer(time.time, random.Random(2)), lone_server, 2)
+    main = {"name": "main", "image": "a:1"}
+    spec = {"containers": [main], "automountServiceAccountToken": False}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "owned"}, "spec": spec}
+    noted = {"metadata": {"annotations": {"note": "a"}}}
+    inside, merge = "/api/v1/namespaces/owners", "application/merge-patch+json"
+    pods_of = f"{inside}/pods"
+    try:
+        sides.ask(Asked("POST", "/api/v1/namespaces", {"metadata": {"name": "owners"}}))
+        account = {"metadata": {"name": "default"}}
+        sides.ask(Asked("POST", f"{inside}/serviceaccounts", account))
+        sides.watch(pods_of)
+        sides.ask(Asked("POST", pods_of, body))
+        sides.ask(Asked("PATCH", f"{pods_of}/owned/status", noted, merge))
+        for _ in range(2):
+            sides.ask(Asked("PATCH", f"{pods_of}/owned", noted, merge))
+        sides.ask(Asked("DELETE", f"{pods_of}/owned"))
+        sides.check_watches()
+        sides.check_silence()
+    finally:
+        sides.close()
+
+    assert sides.lines == 4
+
+
 def forget_that_a_pod_is_bound(patch: pytest.MonkeyPatch) -> None:
     """Let a pod be bound twice."""
     bind = pods.bind
