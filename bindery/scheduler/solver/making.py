@@ -119,7 +119,8 @@ class _VictimRoom:
             if lost is not None:
                 self._choices.reject(lost)
             return None
-        gone = () if search.gone and _stands_alone(context) else tuple(search.gone)
+        is_alone = search.gone and not _takes_room(context) and _stands_alone(context)
+        gone = () if is_alone else tuple(search.gone)
         operations = context.statement.operations
         evicted = {o.task.uid for o in operations if o.kind is OperationKind.EVICT}
         promised = (o.task.uid for o in operations if o.kind is OperationKind.PIPELINE)
@@ -185,6 +186,30 @@ class _VictimRoom:
                     return search, None
                 context.statement.rollback(start)
         return None, lost
+
+
+def _takes_room(context: SearchContext) -> bool:
+    """Return whether pods of the claim need what pods on their nodes give that the plan evicts.
+
+    It only looks at the amounts on nodes: of most plans, that is enough to know.
+    """
+    nodes, operations = context.session.state.nodes, context.statement.operations
+    own = {task.uid for task in context.claim.tasks}
+    places = [o for o in operations if o.task.uid in own]
+    rooms = {
+        o.row: nodes.idle[:, o.row] + nodes.releasing[:, o.row] - nodes.pipelined[:, o.row]
+        for o in places
+    }
+    for other in operations:
+        room = rooms.get(other.row)
+        if room is not None and other.task.uid not in own:
+            sign = -1 if other.kind is OperationKind.EVICT else 1
+            request = nodes.demand(other.row, other.task.shape.request)
+            room[list(request.indices)] += sign * np.array(request.amounts)
+    return any(
+        (rooms[o.row][list(nodes.demand(o.row, o.task.shape.request).indices)] < 0).any()
+        for o in places
+    )
 
 
 def _stands_alone(context: SearchContext) -> bool:
