@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bindery.api import gpushare
-from bindery.api.names import POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION, QUEUE_LABEL
 from bindery.api.quantity import parse
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS, QUEUES
@@ -43,7 +43,10 @@ class Leftovers:
         held: Counter[str] = Counter()
         for pod in pods:
             is_alive = pod.status.phase not in ENDED and pod.metadata.deletion_timestamp is None
-            name = pod.metadata.labels.get(QUEUE_LABEL) or queue_of.get(pod.metadata.uid, "")
+            # A pod stays charged to the queue of its binding, also after its PodGroup is gone.
+            charged = pod.metadata.annotations.get(CHARGED_QUEUE_ANNOTATION)
+            named = pod.metadata.labels.get(QUEUE_LABEL)
+            name = charged or named or queue_of.get(pod.metadata.uid, "")
             while pod.spec.node_name and is_alive and name:
                 held[name] += requested(pod, "cpu")
                 name = queues[name].spec.parent or "" if name in queues else ""
