@@ -9,12 +9,11 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from collections import deque
 from functools import cache
-from pathlib import Path
 from typing import Final
 
+from devcluster.build import cache_directory
 from devcluster.errors import ControlPlaneError
 
 _FIRST: Final = 20000
@@ -29,7 +28,9 @@ class _Reserved:
     """The ports of this process: locked bytes of a file that all processes of the user have."""
 
     def __init__(self) -> None:
-        path = Path(tempfile.gettempdir()) / f"bindery-ports-{os.getuid()}"
+        cache = cache_directory()
+        cache.mkdir(parents=True, exist_ok=True)
+        path = cache / "ports"
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._ports: deque[int] = deque()
 

@@ -344,6 +344,7 @@ async def test_a_plugin_that_dies_in_a_call_refuses_only_this_pod(world: SocketW
     running.cancel()
 
     assert (await waiting)[0] == UNEXPECTED
+    await world.offered(0)
     plugin.answer = None
     await world.plugged(plugin)
     assert await world.admit("two", 8) == ("", "")
