@@ -186,7 +186,9 @@ class EvictionJudge:
             for node, claimants in self._wanted_s.items()
             for claimant, at_s in claimants.items()
             # A gang goes as a whole; within a queue it also frees what a limit allows.
-            if node in self._nodes[victim] or self._queue(claimant) == queue
+            if node in self._nodes[victim]
+            or self._queue(claimant) == queue
+            or self._has_later_stage(claimant)
             if claimant != victim and (self._is_nominated(claimant, node) or at_s > now_s - 1)
         }
         if self._has_unused_room(victim):
@@ -202,6 +204,14 @@ class EvictionJudge:
             KEPT_ROOM_ANNOTATION in pod.metadata.annotations
             for pod in self._pods.values()
             if self.gang_of(pod) == name
+        )
+
+    def _has_later_stage(self, name: str) -> bool:
+        """Whether a gang also gets room for pods that are not nominated: they come later."""
+        group = self._groups.get(name)
+        return group is not None and any(
+            any(first.condition != "Complete" for first in part.after)
+            for part in group.spec.sub_groups
         )
 
     def _queue(self, name: str) -> str:

@@ -11,6 +11,7 @@ from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.kube.objects.budgets import DISRUPTION_BUDGETS
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import BIND_REQUESTS, POD_GROUPS, PODS
+from bindery.kube.objects.storage import CLAIMS
 from bindery.kube.objects.watched import Pod
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.observers import WATCHED
@@ -19,6 +20,7 @@ from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.components import scheduler_configuration
 from tests.histories.needs.rest import left_over
 from tests.histories.needs.room import held_by_engine
+from tests.histories.needs.volumes import claim_names
 from tests.histories.reading import all_of
 from tests.histories.world import NAMESPACE, World
 from tests.recounting import ENDED
@@ -55,7 +57,7 @@ class Rest:
         if all(pod.status.phase == "Succeeded" for pod in mine):
             return []  # it has ended, and an eviction that was under way took one of its pods
         minimum = group.spec.min_member
-        if 0 < bound < minimum and not self._is_kept(mine):
+        if 0 < bound < minimum and not self._is_kept(mine) and not self._cannot_go_on(mine):
             return [f"{bound} of {minimum} pods of {name} are bound"]
         return _of_conditions(group, bound, minimum)
 
@@ -67,6 +69,14 @@ class Rest:
             and budget.status.disruptions_allowed < sum(bool(p.spec.node_name) for p in pods)
             for budget in all_of(self.server, DISRUPTION_BUDGETS)
             for pod in pods
+        )
+
+    def _cannot_go_on(self, pods: list[Pod]) -> bool:
+        """Whether people deleted the claim of a pod that waits, when the others had succeeded."""
+        claims = {claim.metadata.name for claim in all_of(self.server, CLAIMS)}
+        waiting = [pod for pod in pods if not pod.spec.node_name]
+        return all(pod.status.phase == "Succeeded" for pod in pods if pod.spec.node_name) and any(
+            name not in claims for pod in waiting for name in claim_names(pod)
         )
 
     def _of_new_engine(self, now_s: Callable[[], float]) -> list[str]:

@@ -153,9 +153,13 @@ def _holds_more(gang: GangPlan) -> bool:
 
 
 def _quotas(spec: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return the quotas of a queue in thousandths. Without a rule, it has no GPUs."""
-    cores = spec.get("resources", {}).get("cpu", {}).get("quota")
-    return {GPU_RESOURCE: 0.0} | ({"cpu": float(cores) * 1000} if cores is not None else {})
+    """Return the quotas of a queue in thousandths. Without a rule, it has no GPUs.
+
+    What a queue holds above its limit, it holds above its quota: people have lowered the limit.
+    """
+    rule = spec.get("resources", {}).get("cpu", {})
+    cores = [float(rule[each]) for each in ("quota", "limit") if float(rule.get(each, -1)) >= 0]
+    return {GPU_RESOURCE: 0.0} | ({"cpu": min(cores) * 1000} if cores else {})
 
 
 def _waiting(change: Change) -> frozenset[str]:

@@ -9,6 +9,8 @@ from collections import defaultdict
 from random import Random
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from bindery.api.hami import names, nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
@@ -110,7 +112,7 @@ class CardNodes(Controller):
     async def _run(self, pod: Pod) -> None:
         ready = {"type": "Ready", "status": "True"}
         others = [
-            {"type": each.type, "status": each.status}
+            msgspec.to_builtins(each)
             for each in pod.status.conditions or ()
             if each.type != "Ready"
         ]

@@ -5,6 +5,7 @@ provisioner makes the volume, a controller takes the reservation of a pod that g
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from bindery.api import gpushare
 from bindery.api.hami import names
@@ -16,6 +17,9 @@ from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, Version
 from tests.histories.reading import all_of
+
+_WAS_BOUND: Final = ("Bound", "Released")
+"""Phases of volumes that a claim has had. They stay bound when the pod is given up."""
 
 
 def left_of_given_up(server: ModelApiServer, change: Change) -> Iterator[str]:
@@ -31,7 +35,11 @@ def left_of_given_up(server: ModelApiServer, change: Change) -> Iterator[str]:
             yield f"claim {claim.metadata.name} is still chosen for a pod that was given up"
     for volume in all_of(server, VOLUMES):
         is_chosen = volume.metadata.annotations.get(CHOSEN_FOR) in given_up
-        if is_chosen and volume.spec.claim_ref is not None and volume.status.phase != "Bound":
+        if (
+            is_chosen
+            and volume.spec.claim_ref is not None
+            and volume.status.phase not in _WAS_BOUND
+        ):
             yield f"volume {volume.metadata.name} is still chosen for a pod that was given up"
     for device_claim in all_of(server, RESOURCE_CLAIMS):
         for user in device_claim.status.reserved_for:
