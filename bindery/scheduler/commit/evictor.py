@@ -3,10 +3,11 @@
 The API server applies disruption budgets and grace periods. A plan that needs more of a budget than
 the budget is known to allow is dropped. All evictions of a plan are first tried as a dry run. Then
 the pods that get the room are nominated for their nodes, so that another leader can go on with the
-plan. Then the evictions are executed in the order of the plan. If one is refused, the plan is
-dropped and its other pods stay. Evictions under the same budget run one after another, over all
-plans, because the API server delays concurrent ones by half a second. Other evictions run
-concurrently. The engine takes the refused plans and does not choose their pods again for a while.
+plan. If the claimant is gone by now, or has got other room, the plan is dropped. Then the evictions
+are executed in the order of the plan. If one is refused, the plan is dropped and its other pods
+stay. Evictions under the same budget run one after another, over all plans, because the API server
+delays concurrent ones by half a second. Other evictions run concurrently. The engine takes the
+refused plans and does not choose their pods again for a while.
 """
 
 import asyncio
@@ -57,6 +58,10 @@ class _Problem:
     """The API server's Retry-After, as for a budget that is not computed yet; None if none."""
 
 
+class _NeedlessError(Exception):
+    """The plan of evictions is not needed any more, and none of them has been executed."""
+
+
 class _Progress:
     """The progress of the evictions of one plan."""
 
@@ -95,9 +100,9 @@ class Evictor:
         events: EventRecorder,
         wake: Callable[[], None],
         budgets: Budgets,
-        promised: Callable[[JobKey], Sequence[tuple[Pod, str]]] = lambda _job: (),
+        promised: Callable[[JobKey], Sequence[tuple[Pod, str]] | None] = lambda _job: (),
     ) -> None:
-        """`promised`: returns the pods of a job that will be nominated, with their nodes."""
+        """`promised`: returns the pods of a job to nominate, with their nodes; None: no promise."""
         self._client = self._client_of_all_terms = client
         self._budgets = budgets
         self._promised = promised
@@ -154,17 +159,31 @@ class Evictor:
             text = "another scheduler leads now"
             self.refused.append(RefusedPlan(plan[0], tuple(plan), text, is_begun=False))
             raise
+        except _NeedlessError as why:
+            _log.info("plan dropped", claimant=str(plan[0].preemptor), why=str(why))
+            # The victims may be chosen for others at once.
+            self.refused.append(RefusedPlan(plan[0], tuple(plan), str(why), False, 0.0))
+            self._wake()
+            return
         if refused is not None:
             self._drop(refused)
 
     async def _prepare(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
-        """Try a plan and nominate the pods of its claimant; return the plan if it is refused."""
+        """Try a plan and nominate the pods of its claimant; return the plan if it is refused.
+
+        Raises:
+            _NeedlessError: meanwhile, other room has become free for the claimant, or it is gone.
+        """
         claimant = plan[0].preemptor
         self._trying.append(claimant)
         try:
+            is_promised = self._promised(claimant) is not None
             refused = await self._try(plan)
-            if refused is None:
-                await self._nominate(claimant)
+            promised = self._promised(claimant)
+            if refused is None and promised is not None:
+                await self._nominate(promised)
+            elif refused is None and is_promised:
+                raise _NeedlessError(f"{claimant} has room now, or does not want it")
             return refused
         finally:
             self._trying.remove(claimant)
@@ -200,18 +219,27 @@ class Evictor:
                     return eviction, plan, _Problem(text, easings)
         return None
 
-    async def _nominate(self, claimant: JobKey) -> None:
-        """Write the promised nodes of the pods of `claimant`, from which a new leader goes on."""
-        promised = self._promised(claimant)
-        await asyncio.gather(*(self._nominate_pod(pod, node) for pod, node in promised))
+    async def _nominate(self, promised: Sequence[tuple[Pod, str]]) -> None:
+        """Write the promised nodes of pods, from which a new leader goes on.
 
-    async def _nominate_pod(self, pod: Pod, node_name: str) -> None:
+        Raises:
+            _NeedlessError: one of these pods does not exist any more.
+        """
+        exist = await asyncio.gather(*(self._nominate_pod(pod, node) for pod, node in promised))
+        if not all(exist):
+            raise _NeedlessError("a pod that it makes room for is gone")
+
+    async def _nominate_pod(self, pod: Pod, node_name: str) -> bool:
+        """Nominate a pod if it waits; return False if it does not exist any more."""
         meta, status = pod.metadata, {"status": {"nominatedNodeName": node_name}}
         # The pod may have changed, and may be bound by now.
         version = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        exists = True
 
         def changed(found: Pod) -> Mapping[str, object] | None:
-            return status if found.metadata.uid == meta.uid and not found.spec.node_name else None
+            nonlocal exists
+            exists = found.metadata.uid == meta.uid
+            return status if exists and not found.spec.node_name else None
 
         name, namespace = meta.name, meta.namespace
         try:
@@ -224,9 +252,10 @@ class Evictor:
                 except ConflictError:
                     await self._client.update(PODS, name, namespace, changed, subresource="status")
         except NotFoundError:
-            return
+            return False
         except KubeError as error:
             log_failure(_log, "pod not nominated", error, pod=meta.name)
+        return exists
 
     async def _evict_in_order(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
         """Evict the first of `plan` alone, then the others, grouped by their budgets."""

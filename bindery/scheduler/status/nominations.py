@@ -22,8 +22,13 @@ POD_SCHEDULED: Final = "PodScheduled"
 _PREPARING: Final = "Preparing"
 
 
-def promised(cluster: Cluster, job: JobKey) -> list[tuple[Pod, str]]:
-    """Return the pods of `job` with a promised node for which they are not nominated yet."""
+def promised(cluster: Cluster, job: JobKey) -> list[tuple[Pod, str]] | None:
+    """Return the pods of `job` with a promised node for which they are not nominated yet.
+
+    None if nothing is promised to `job`.
+    """
+    if not cluster.promises.holds(job):
+        return None
     places = cluster.promises.places(job).items()
     pods = ((cluster.pods.get(uid), node) for uid, node in places)
     return [

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bindery.kube.errors import ConflictError, ThrottledError
+from bindery.kube.errors import ConflictError, NotFoundError, ThrottledError
 from bindery.kube.objects.budgets import BudgetSpec, DisruptionBudget
 from bindery.kube.objects.selectors import LabelSelector
 from bindery.kube.objects.watched import Condition, Pod
@@ -207,15 +207,15 @@ async def test_pods_are_nominated_before_the_first_eviction_for_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "is_nominated"),
+    ("stored", "expected"),
     [
-        (pod("claimant", labels={"changed": "since"}), True),
-        (pod("claimant", on="elsewhere"), False),
-        (pod("claimant", uid="second"), False),
+        (pod("claimant", labels={"changed": "since"}), [["claimant on n"], ["a0"]]),
+        (pod("claimant", on="elsewhere"), [["a0"]]),
+        (pod("claimant", uid="second"), []),
     ],
 )
 async def test_a_pod_that_has_changed_is_nominated_unless_it_is_bound_or_another(
-    stored: Pod, *, is_nominated: bool
+    stored: Pod, expected: list[list[str]]
 ) -> None:
     class Changed(Answers):
         async def patch(self, _kind: object, name: str, body: Any, **_: Any) -> None:
@@ -238,7 +238,41 @@ async def test_a_pod_that_has_changed_is_nominated_unless_it_is_bound_or_another
 
     await answers.answer_all(evictor)
 
-    assert answers.rounds == [["claimant on n"], ["a0"]][not is_nominated :]
+    assert answers.rounds == expected
+
+
+async def test_no_pod_is_evicted_for_pods_that_are_gone() -> None:
+    class Gone(Answers):
+        async def patch(self, _kind: object, name: str, body: Any, **_: Any) -> None:
+            raise NotFoundError(404, "NotFound", f"{name} is not there for {body}")
+
+    cluster, evictions = plans("a", (), by=1)
+    answers: Any = Gone()
+    silent: Any = Silent()
+    evictor = Evictor(
+        answers, silent, lambda: None, cluster.budgets, lambda _job: [(pod("claimant"), "n")]
+    )
+    evictor.submit(evictions)
+
+    await answers.answer_all(evictor)
+
+    assert answers.rounds == []
+    [refused] = evictor.refused
+    assert (refused.is_begun, refused.retry_after_s) == (False, 0.0)
+
+
+async def test_no_pod_is_evicted_for_a_job_that_got_other_room_during_the_dry_run() -> None:
+    cluster, evictions = plans("a", (), by=1)
+    answers: Any = Answers()
+    silent: Any = Silent()
+    room: list[list[tuple[Pod, str]] | None] = [[(pod("claimant"), "n")], None]
+    evictor = Evictor(answers, silent, lambda: None, cluster.budgets, lambda _job: room.pop(0))
+    evictor.submit(evictions)
+
+    await answers.answer_all(evictor)
+
+    assert answers.rounds == []
+    assert [each.is_begun for each in evictor.refused] == [False]
 
 
 async def test_a_plan_is_undecided_from_its_dry_run_until_the_loop_takes_its_refusal() -> None:
