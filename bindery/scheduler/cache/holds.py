@@ -182,12 +182,13 @@ class Holds:
             yield from self._replace(known, _bound(holds))
 
     def pod_gone(self, uid: Uid) -> None:
-        """Remove the holds of a deleted pod, except an unfinished hold with GPU groups.
+        """Remove the holds of a deleted pod, except an unfinished hold with GPU groups or data.
 
-        The binder may still create reservation pods for it, so that hold ends with the request.
+        The binder may still create reservation pods or allocate devices for it, so that hold ends
+        with the request.
         """
         hold = self.get(uid)
-        if hold is None or hold.is_bound or not hold.gpu_groups:
+        if hold is None or hold.is_bound or not (hold.gpu_groups or hold.data):
             self.settle(uid)
 
     def settle(self, uid: Uid) -> None:

@@ -22,6 +22,7 @@ from bindery.kube.objects.claims import (
     Handover,
     ResourceClaim,
     extended_claim_name,
+    is_extended,
 )
 from bindery.kube.objects.podspec import NodeSelector
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
@@ -96,8 +97,10 @@ class ClaimLedger:
         """Pod UID -> data for the binder, for pods allocated in this session."""
         for uid, handover in cache.decoded(handed_over):
             task = state.tasks.get(Uid(uid))
-            # A request of a pod that has ended or gone takes no devices.
-            if task is not None and (task.status.holds_room or task.status.is_active):
+            if task is None:
+                self._assume_gone(uid, handover)
+            # A request of a pod that has ended takes no devices.
+            elif task.status.holds_room or task.status.is_active:
                 self._assume(task, handover)
         for uid in cache.pods:
             task = state.tasks.get(Uid(uid))
@@ -389,6 +392,16 @@ class ClaimLedger:
         shown = claim.status.allocation if claim is not None else None
         if shown is None or shown.devices.results != planned.allocation.devices.results:
             self._planned.enter(readable_takes(planned.allocation), 1)
+
+    def _assume_gone(self, uid: str, handover: Handover) -> None:
+        """Count the devices that the binder may still allocate for a pod that is gone."""
+        allocated = [c for c in self._cache.claims.values() if c.status.allocation is not None]
+        shown = {claim.metadata.uid for claim in allocated}
+        for each in handover.claims:
+            if each.uid not in shown:
+                self._planned.enter(readable_takes(each.allocation), 1)
+        if handover.extended is not None and not any(is_extended(c, uid) for c in allocated):
+            self._planned.enter(readable_takes(handover.extended.allocation), 1)
 
     def _prepared(self, need: Reference) -> PreparedClaim:
         try:

@@ -210,3 +210,22 @@ def test_each_claim_with_pods_counts_once_and_every_change_is_reported(
             gpus[key] = count
             sized = claim(key, max(count, 1), of=CLASS if count else "other")
             changed(counts.put_claim(sized, gone=False))
+
+
+def test_devices_of_a_pod_that_is_gone_stay_taken_until_its_request_ends() -> None:
+    """The binder may still allocate them: it learns later that the pod is gone."""
+    engine = engine_with(
+        node("n"), queue("q"), *devices({"name": "gpu-0"}), claim("one"), claim("two")
+    )
+    first, second = (
+        with_claims(pod(name, 1, queue="q"), each) for name, each in (("p", "one"), ("r", "two"))
+    )
+    add(engine.cluster, first)
+    [draft] = engine.cycle()
+
+    delete(engine.cluster, first)
+    add(engine.cluster, second)
+    assert plan(engine) == {}
+
+    engine.refused(draft)
+    assert plan(engine) == {"r": "n"}
