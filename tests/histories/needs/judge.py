@@ -41,6 +41,7 @@ class NeedsJudge:
         self._lock_owners: dict[str, str] = {}
         """Node -> UID of the pod that its lock was written for."""
         self._racks: dict[str, str] = {}
+        """Node -> its rack. Pods on a node that is gone are in none."""
         self._in_rack = _named(plan, lambda needs: needs.is_in_rack)
         self._exclusive = _named(plan, lambda needs: needs.is_exclusive)
         self._of_kind: dict[str, Callable[[Change], Iterator[str]]] = {
@@ -161,6 +162,8 @@ class NeedsJudge:
         before, after = _lock(change.before), _lock(change.after)
         labels = change.version.object["metadata"].get("labels") or {}
         self._racks[name] = labels.get(RACK_LABEL, "")
+        if change.after is None:
+            del self._racks[name]
         if before == after or change.after is None:
             return
         old, new = (decode(text) if text else None for text in (before, after))
@@ -209,7 +212,7 @@ class NeedsJudge:
             return
         mine, rack = gang_of(pod), self._racks.get(pod.spec.node_name, "")
         for node, pods in self._on.items():
-            for other in pods.values():
+            for other in pods.values() if node in self._racks else ():
                 is_ours = other.metadata.namespace == NAMESPACE and is_alive(other)
                 if is_ours and other.metadata.uid != pod.metadata.uid:
                     there = rack and self._racks.get(node) == rack
