@@ -78,20 +78,23 @@ class SchedulingLoop:
         self._engine.cluster.changed_jobs.update(self._engine.cluster.groups)
         while True:
             await self._wait_for_change()
-            if leadership.is_valid():
-                try:
-                    async with self._free:
-                        await self._cycle(leadership.fencing_token)
-                except CycleHangsError as error:
-                    # Its thread still uses the cluster: the process ends, another one takes over.
-                    _log.error("cycle hangs", after_s=error.after_s, stack=error.stack)
-                    raise
-                except Exception:
-                    # An unexpected error, perhaps of a plugin. The open Statement has been undone.
-                    metrics.CYCLE_ERRORS.inc()
-                    _log.exception("cycle failed")
-                    # The next cycle may fail in the same way.
-                    await asyncio.sleep(self._engine.configuration.cycle_seconds)
+            if not leadership.is_valid():
+                # The first cycle of a term waits for no change, and the term may be over by then.
+                await asyncio.sleep(self._engine.configuration.cycle_seconds)
+                continue
+            try:
+                async with self._free:
+                    await self._cycle(leadership.fencing_token)
+            except CycleHangsError as error:
+                # Its thread still uses the cluster: the process ends, another one takes over.
+                _log.error("cycle hangs", after_s=error.after_s, stack=error.stack)
+                raise
+            except Exception:
+                # An unexpected error, perhaps of a plugin. The open Statement has been undone.
+                metrics.CYCLE_ERRORS.inc()
+                _log.exception("cycle failed")
+                # The next cycle may fail in the same way.
+                await asyncio.sleep(self._engine.configuration.cycle_seconds)
 
     async def configure(self, configuration: SchedulerConfiguration) -> None:
         """Use `configuration` from the next cycle on."""

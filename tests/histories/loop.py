@@ -20,6 +20,8 @@ _ROUNDS: Final = 3
 _END_S: Final = 30.0
 _MOST_STEPS: Final = 200_000
 """More steps than any history takes at one moment; the most that were seen are 2,000."""
+_MOST_LOOKS: Final = 1_000_000
+"""More looks at the clock than any round of steps takes."""
 _CURRENT: Final = ContextVar["Process | None"]("process", default=None)
 """The process in whose context the code runs."""
 
@@ -77,12 +79,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers_set = 0
         self._steps_now = 0
         """Steps since time has passed."""
+        self._looks = 0
+        """How often the current round of steps has asked for the time."""
+        self._spins: SpinsError | None = None
         self._processes: list[Process] = []
         self._outside = Context()
         """The context of callbacks of the network and of the world."""
 
     def time(self) -> float:
-        """Return the virtual seconds since the beginning."""
+        """Return the virtual seconds since the beginning.
+
+        Raises:
+            SpinsError: a step asks for the time without end. Nothing else can interrupt it.
+        """
+        self._looks += 1
+        if self._looks > _MOST_LOOKS:
+            self._spins = SpinsError(f"at {self._now_s:.3f} s, {self.current()} spins in one step")
+            raise self._spins
         return self._now_s
 
     def call_soon(
@@ -133,6 +146,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """Do what is due; if nothing is, let time pass to the next timer."""
         due, timers = self._due, self._timers
+        self._looks = 0
+        if self._spins is not None:
+            spins, self._spins = self._spins, None
+            raise spins
         while timers and timers[0][2].cancelled():
             heappop(timers)
         if not due:

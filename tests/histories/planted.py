@@ -43,6 +43,7 @@ from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.loop import SchedulingLoop
 from bindery.scheduler.plugins.queuelimits import QueueLimits
 from bindery.scheduler.solver import protection, units
 from bindery.scheduler.status.writer import StatusWriter
@@ -54,6 +55,8 @@ _READ_AGAIN: Final = """        await self._check(self._open())
         if self._may_bind():
             await self._for_each((p for p in concerned if p.is_open), self._confirm)
 """
+_WAIT_FOR_THE_END: Final = """await asyncio.sleep(self._engine.configuration.cycle_seconds)
+            continue"""
 SOON_S: Final = 60.0
 """Time to come to rest where a defect prevents it."""
 
@@ -306,6 +309,10 @@ PLANTED: Final = (
     ),
     Planted(_COMMIT, "Statements are not withdrawn", RequestWriter, "_withdraw", _never(), 147),
     Planted(_COMMIT, "terms are not announced", scheduler_process, "announce", _never()),
+    Planted(
+        _COMMIT, "a term that ends before its first cycle spins", SchedulingLoop, "run",
+        _edited(_WAIT_FOR_THE_END, "continue"), 2649,
+    ),
     Planted(_EVICTIONS, "all may be evicted", units, "_is_protected", _always(False), 15),
     Planted(
         _EVICTIONS, "reclaim takes from every queue", ReclaimRule, "_may_lose", _always(True), 30

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.histories.loop import Process, VirtualLoop
+from tests.histories.loop import Process, SpinsError, VirtualLoop
 
 
 @pytest.mark.parametrize("stop", [Process.kill, Process.freeze])
@@ -39,4 +39,17 @@ def test_a_timer_that_is_cancelled_while_its_process_wakes_does_not_run() -> Non
     loop.run_until_complete(asyncio.sleep(10.0))
 
     assert not ran
+    loop.end()
+
+
+def test_a_process_that_never_lets_others_run_is_found_by_its_looks_at_the_clock() -> None:
+    loop = VirtualLoop()
+
+    async def spin() -> None:
+        while loop.time() < 1.0:
+            pass
+
+    loop.start("spinner", spin())
+    with pytest.raises(SpinsError, match="spinner"):
+        loop.run_until_complete(asyncio.sleep(10.0))
     loop.end()
