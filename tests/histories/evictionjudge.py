@@ -177,7 +177,7 @@ class EvictionJudge:
                 yield from self._broken.problems(who, group, change)
             return  # the rest of a gang that is broken, or is going
         running = [each for each in self._pods.values() if self._is_running(each, name)]
-        if len(running) == group.spec.min_member:  # all of them go
+        if len(running) == group.spec.min_member and not group.spec.sub_groups:  # all go
             yield from self._budgets.problems(who, name, running, change)
         wanted = sorted(self._claimants(name, self._queue(name), change.at_s))
         if not wanted:

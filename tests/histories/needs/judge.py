@@ -19,7 +19,7 @@ from tests.histories.apiserver.store import Change
 from tests.histories.needs import bodies
 from tests.histories.needs.cards import BY_TROUBLE, CARD, PREFIX, is_refused, lock_of
 from tests.histories.needs.controller import NAMESPACE, is_alive
-from tests.histories.needs.undone import left_of_given_up
+from tests.histories.needs.undone import given_up_by, left_of_given_up
 from tests.histories.needs.volumes import claim_names
 from tests.histories.plan import Plan
 from tests.recounting import card_problems, gpu_problems
@@ -48,7 +48,7 @@ class NeedsJudge:
             "resourceclaims": self._resource_claim,
             "persistentvolumeclaims": self._volume_claim,
             "persistentvolumes": self._volume,
-            "bindrequests": lambda change: left_of_given_up(self._server, change),
+            "bindrequests": self._request,
             "nodes": self._node,
             "pods": self._pod,
         }
@@ -70,6 +70,18 @@ class NeedsJudge:
         yield from self._devices_of(pod)
         yield from self._lock_for(pod)
         yield from self._rack_of(pod)
+
+    def _request(self, change: Change) -> Iterator[str]:
+        given_up = given_up_by(self._server, change)
+        yield from left_of_given_up(self._server, given_up)
+        for node, uid in self._lock_owners.items():
+            stored = self._find(NODES, node, "") if uid in given_up else None
+            text = lock_of(stored.metadata.annotations) if stored is not None else ""
+            lock = decode(text) if text else None
+            holder = self._find(PODS, lock.name, lock.namespace) if lock is not None else None
+            # A pod that is gone may have a successor: others remove its lock later.
+            if holder is not None and holder.metadata.uid == uid and not holder.spec.node_name:
+                yield f"{holder.metadata.name} was given up and holds the lock of {node}"
 
     # -- volumes ---------------------------------------------------------------------------------
 
