@@ -117,7 +117,7 @@ def _of_counts(group: PodGroup, pods: list[Pod]) -> Iterator[str]:
 
 
 def _of_waiting(group: PodGroup, pods: list[Pod]) -> Iterator[str]:
-    """Yield the waiting pods of a gang that do not say why they wait."""
+    """Yield the waiting pods of a gang without a condition that gives a reason."""
     for pod in members(group, pods):
         is_waiting = not pod.spec.node_name and pod.status.phase not in ENDED
         conditions = {each.type: each for each in pod.status.conditions or ()}

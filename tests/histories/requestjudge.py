@@ -13,7 +13,7 @@ import msgspec
 from bindery.kube.http.requests import ApiRequest
 
 _LED: Final = ("scheduler", "binder", "grouper")
-"""Kinds of processes of which one leads."""
+"""Kinds of processes with a leader."""
 _JUDGED: Final = (*_LED, "agent")
 _KINDS: Final = frozenset(
     (
