@@ -331,6 +331,7 @@ PLANTED: Final = (
         _EVICTIONS, "broken gangs get no grace period", StalenessMemory, "of",
         _edited("Staleness(min(max(times), latest)", "Staleness(at - 600.0"), 34,
     ),
+    Planted(_EVICTIONS, "budgets are counted once", Evictor, "_beyond_budgets", _always(None), 127),
     Planted(_EVICTIONS, "evictions are not tried first", Evictor, "_try", _never(), 2),
     Planted(_EVICTIONS, "eviction by name", Client, "evict", _evict_whatever_has_the_name, 2),
     Planted(_BINDER, "binding without UID", Client, "bind", _bind_whatever_has_the_name),
