@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -18,11 +18,21 @@ ON_ITS_WAY_S: Final = LATEST_S + 1.0
 """How long after the end of its term requests of a process may arrive."""
 
 
+class _Holder(NamedTuple):
+    """Who holds a Lease, until when at least, and the number of the term."""
+
+    holder: str
+    until_s: float
+    token: int
+
+
 class BindingJudge:
     """Knows requests, announcements and Leases from the log."""
 
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders
+        self._holders: dict[str, _Holder] = {}
+        """Name of each Lease -> who has written it last."""
         self._requests: dict[str, tuple[BindRequest, float]] = {}
         """UID of each stored request -> the request, and when it was created."""
         self._deleted: deque[tuple[float, BindRequest, float]] = deque()
@@ -32,7 +42,9 @@ class BindingJudge:
 
     def problems(self, change: Change) -> Iterator[str]:
         """Take in a write; yield what it breaks."""
-        if change.kind.plural == "bindrequests":
+        if change.kind.plural == "leases":
+            yield from self._lease(change)
+        elif change.kind.plural == "bindrequests":
             yield from self._request(change)
         elif change.kind.plural == "pods":
             yield from self._pod(change)
@@ -49,6 +61,25 @@ class BindingJudge:
         if leader == caller or at_s <= since_s + ON_ITS_WAY_S:
             return ""
         return f"{at_s - since_s:.1f} s after {leader} leads"
+
+    def _lease(self, change: Change) -> Iterator[str]:
+        """Yield that a process takes a Lease that another holds, or begins no new term."""
+        spec, name = change.version.object["spec"], change.key[1]
+        holder, token = spec.get("holderIdentity") or "", spec.get("leaseTransitions") or 0
+        known = self._holders.get(name)
+        if not name.startswith("bindery-") or change.after is None:
+            return
+        if known is not None and holder and holder != known.holder:
+            if change.at_s < known.until_s:
+                text = f"{known.until_s - change.at_s:.1f} s too early"
+                yield f"{holder} takes the Lease {name} from {known.holder} {text}"
+            if token <= known.token:
+                yield f"{holder} begins term {token} of {name} after term {known.token}"
+        if not holder:  # released
+            self._holders[name] = _Holder("", change.at_s, token)
+        else:
+            until_s = change.at_s + spec.get("leaseDurationSeconds", 0)
+            self._holders[name] = _Holder(holder, until_s, token)
 
     def _request(self, change: Change) -> Iterator[str]:
         found = msgspec.json.decode(change.version.body, type=BindRequest)
@@ -101,6 +132,8 @@ class BindingJudge:
         caller = change.writer.caller
         if change.writer.subresource == "binding" and caller.startswith("binder"):
             yield from self._binding(change)
+        elif caller.startswith("binder") and change.before is not None and change.after is not None:
+            yield from _taken_groups(change)
         if change.type is ChangeType.DELETED and caller.startswith(("binder", "scheduler")):
             meta, status = change.version.object["metadata"], change.version.object["status"]
             is_ours = gpushare.is_reservation(meta["namespace"], meta.get("labels") or {})
@@ -126,6 +159,17 @@ class BindingJudge:
         """Whether a request came after a binder had read of a newer scheduler."""
         token = request.spec.fencing_token
         return any(at_s < created_s and newer > token for at_s, newer in self._announced)
+
+
+def _taken_groups(change: Change) -> Iterator[str]:
+    """Yield that a binder changes the GPU groups of a pod that is on a node."""
+    assert change.before is not None, "it is a change"
+    before, after = change.before.object, change.version.object
+    old, new = (
+        sorted(gpushare.groups(each["metadata"].get("labels") or {})) for each in (before, after)
+    )
+    if before["spec"].get("nodeName") and old != new:
+        yield f"{change.writer.caller} takes GPU groups {old} from {change.key[1]}, which is bound"
 
 
 def _pods(request: BindRequest) -> Mapping[str, str]:

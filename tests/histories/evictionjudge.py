@@ -20,6 +20,8 @@ from bindery.api.names import (
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change, ChangeType
+from tests.histories.brokenjudge import BrokenGangs
+from tests.histories.budgetjudge import BudgetJudge
 from tests.histories.plan import FaultKind, Plan
 from tests.histories.sharejudge import ShareJudge
 from tests.recounting import ENDED
@@ -34,7 +36,8 @@ class EvictionJudge:
     """Knows pods, gangs and priorities from the log."""
 
     def __init__(self, plan: Plan, shares: ShareJudge) -> None:
-        self._shares = shares
+        self._shares, self._broken = shares, BrokenGangs(plan)
+        self._budgets = BudgetJudge(plan)
         self._min_runtime_s = plan.min_runtime_s
         if any(fault.kind is FaultKind.JUMP for fault in plan.faults):
             self._min_runtime_s = 0.0  # a scheduler cannot know how long a gang has run
@@ -63,10 +66,14 @@ class EvictionJudge:
                 self._groups[group.metadata.name] = group
                 self._note_priority(group)
                 self._note_queue(group, change.at_s)
+                self._broken.see_group(group, change)
+                self._note_minimum(group.metadata.name, change.at_s)
             case "pods":
                 yield from self._pod(change)
                 pod = msgspec.json.decode(change.version.body, type=Pod)
                 self._shares.see(change, self._queue(self.gang_of(pod)))
+            case "poddisruptionbudgets":
+                self._budgets.see_budget(change)
             case "queues" | "bindrequests":
                 self._shares.see(change, "")
 
@@ -77,6 +84,7 @@ class EvictionJudge:
         if is_evicted and uid not in self.evicted:
             self.evicted.add(uid)
             yield from self._eviction(pod, change)
+        self._budgets.see_pod(pod, change.at_s)
         self._note_wanted(self._pods.get(uid), change.at_s)
         if change.type is ChangeType.DELETED:
             self._pods.pop(uid, None)
@@ -87,6 +95,7 @@ class EvictionJudge:
                 self._nodes[self.gang_of(pod)].add(pod.spec.node_name)
                 if self._min_runtime_s:
                     self._note_whole(self.gang_of(pod), change.at_s)
+        self._note_minimum(self.gang_of(pod), change.at_s, is_eviction=uid in self.evicted)
 
     def _note_whole(self, name: str, at_s: float) -> None:
         group = self._groups.get(name)
@@ -94,6 +103,12 @@ class EvictionJudge:
             return
         if self._running(name) >= group.spec.min_member:
             self._whole_s[group.metadata.uid] = at_s
+
+    def _note_minimum(self, name: str, at_s: float, *, is_eviction: bool = False) -> None:
+        group = self._groups.get(name)
+        if group is not None:
+            has_minimum = self._running(name) >= group.spec.min_member
+            self._broken.note(group, at_s, has_minimum=has_minimum, is_eviction=is_eviction)
 
     def gang_of(self, pod: Pod) -> str:
         """Return the PodGroup of a pod: the one it names, or that of its controller."""
@@ -136,13 +151,16 @@ class EvictionJudge:
 
     def _running(self, name: str, part: str = "") -> int:
         """Return how many pods of a gang run, or of one part of it."""
-        return sum(
+        return sum(self._is_running(pod, name, part) for pod in self._pods.values())
+
+    def _is_running(self, pod: Pod, name: str, part: str = "") -> bool:
+        """Whether a pod of a gang runs, or of one part of it."""
+        return (
             bool(pod.spec.node_name)
             and pod.status.phase not in ENDED
             and pod.metadata.deletion_timestamp is None
             and self.gang_of(pod) == name
             and part in {"", pod.metadata.labels.get(SUB_GROUP_LABEL)}
-            for pod in self._pods.values()
         )
 
     def _eviction(self, pod: Pod, change: Change) -> Iterator[str]:
@@ -155,7 +173,12 @@ class EvictionJudge:
         if group is None:
             return
         if self._is_broken(name, group, pod.metadata.labels.get(SUB_GROUP_LABEL)):
+            if not self._claimants(name, self._queue(name), change.at_s):
+                yield from self._broken.problems(who, group, change)
             return  # the rest of a gang that is broken, or is going
+        running = [each for each in self._pods.values() if self._is_running(each, name)]
+        if len(running) == group.spec.min_member and not group.spec.sub_groups:  # all go
+            yield from self._budgets.problems(who, name, running, change)
         wanted = sorted(self._claimants(name, self._queue(name), change.at_s))
         if not wanted:
             yield f"{who}, and no pod is nominated for its room"

@@ -18,6 +18,7 @@ from tests.histories.commitjudge import CommitJudge
 from tests.histories.evictionjudge import EvictionJudge
 from tests.histories.needs.judge import NeedsJudge
 from tests.histories.needs.keptjudge import KeptRoomJudge
+from tests.histories.nodejudge import NodeJudge
 from tests.histories.people import OTHER_SCHEDULER
 from tests.histories.plan import QUIET_AFTER_S, Plan
 from tests.histories.requestjudge import RequestJudge, is_of_leader
@@ -58,6 +59,7 @@ class Judge:
         self._needs = NeedsJudge(server, plan, self._on)
         self._kept_rooms = KeptRoomJudge(server, plan)
         self._requests, self._statements = RequestJudge(), StatementJudge(plan)
+        self._nodes = NodeJudge(plan)
 
     def look_at_request(self, request: ApiRequest, caller: str, at_s: float) -> None:
         """Judge a request that arrives; raises BrokenInvariantError."""
@@ -94,6 +96,7 @@ class Judge:
         yield from self._needs.problems(change)
         yield from self._kept_rooms.problems(change)
         yield from self._statements.problems(change)
+        yield from self._nodes.problems(change)
 
     def _pod(self, change: Change) -> None:
         pod = msgspec.json.decode(change.version.body, type=Pod)

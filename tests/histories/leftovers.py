@@ -3,9 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from bindery.api import gpushare
-from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.api.names import (
+    CHARGED_QUEUE_ANNOTATION,
+    GPU_RESOURCE,
+    POD_GROUP_ANNOTATION,
+    QUEUE_LABEL,
+)
 from bindery.api.quantity import parse
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS, QUEUES
@@ -29,6 +35,7 @@ class Leftovers:
         groups = all_of(self.server, POD_GROUPS)
         nodes = {node.metadata.name for node in all_of(self.server, NODES)}
         found = [text for group in groups for text in _of_counts(group, pods)]
+        found += [text for group in groups for text in _of_waiting(group, pods)]
         found += [text for pod in pods for text in _of_pod(pod, nodes)]
         return [*found, *self._of_jobs(groups, pods), *self._of_queues(groups, pods)]
 
@@ -40,7 +47,7 @@ class Leftovers:
             for group in groups
             for pod in members(group, pods)
         }
-        held: Counter[str] = Counter()
+        held: Counter[tuple[str, str]] = Counter()
         for pod in pods:
             is_alive = pod.status.phase not in ENDED and pod.metadata.deletion_timestamp is None
             # A pod stays charged to the queue of its binding, also after its PodGroup is gone.
@@ -48,13 +55,16 @@ class Leftovers:
             named = pod.metadata.labels.get(QUEUE_LABEL)
             name = charged or named or queue_of.get(pod.metadata.uid, "")
             while pod.spec.node_name and is_alive and name:
-                held[name] += requested(pod, "cpu")
+                held[name, "cpu"] += requested(pod, "cpu")
+                held[name, "gpu"] += _gpus(pod)
                 name = queues[name].spec.parent or "" if name in queues else ""
+        has_other_gpus = any(map(_has_claimed_gpus, pods))
         for name, queue in queues.items():
-            counted = parse(queue.status.allocated.get("cpu", "0"), "cpu")
-            if counted != held[name]:
-                text = f"shows {counted}m cores, and its pods hold {held[name]}m"
-                yield f"queue {name} {text}"
+            for resource, kind in (("cpu", "cpu"), ("gpu", GPU_RESOURCE)):
+                counted = parse(queue.status.allocated.get(resource, "0"), kind)
+                if counted != held[name, resource] and (resource == "cpu" or not has_other_gpus):
+                    text = f"shows {counted}m {resource}, and its pods hold"
+                    yield f"queue {name} {text} {held[name, resource]}m"
 
     def _of_jobs(self, groups: list[PodGroup], pods: list[Pod]) -> Iterator[str]:
         """Yield the Jobs with pods whose PodGroup is not the only one, or not as the Job wants."""
@@ -104,6 +114,34 @@ def _of_counts(group: PodGroup, pods: list[Pod]) -> Iterator[str]:
         told = getattr(group.status.pods, name)
         if told != number:
             yield f"{group.metadata.name} tells of {told} {name} pods and has {number}"
+
+
+def _of_waiting(group: PodGroup, pods: list[Pod]) -> Iterator[str]:
+    """Yield the waiting pods of a gang without a condition that gives a reason."""
+    for pod in members(group, pods):
+        is_waiting = not pod.spec.node_name and pod.status.phase not in ENDED
+        conditions = {each.type: each for each in pod.status.conditions or ()}
+        said = conditions.get("PodScheduled")
+        is_said = said is not None and said.status == "False" and said.reason and said.message
+        if is_waiting and pod.metadata.deletion_timestamp is None and not is_said:
+            yield f"{pod.metadata.name} waits and has no condition that says why"
+
+
+def _gpus(pod: Pod) -> int:
+    """Return the thousandths of GPUs that a pod asks for, but for claims and HAMi's cards."""
+    fraction = pod.metadata.annotations.get(gpushare.FRACTION_ANNOTATION)
+    return int(Decimal(fraction) * 1000) if fraction else requested(pod, GPU_RESOURCE)
+
+
+def _has_claimed_gpus(pod: Pod) -> bool:
+    """Whether queues count GPUs for a pod that are not in its own requests."""
+    limits = {
+        name
+        for container in pod.spec.containers
+        if container.resources is not None
+        for name in container.resources.limits or ()
+    }
+    return bool(pod.spec.resource_claims) or bool(limits - {"cpu", GPU_RESOURCE})
 
 
 def _of_pod(pod: Pod, nodes: set[str]) -> Iterator[str]:

@@ -30,7 +30,9 @@ from bindery.kube.http.carrier import LeftWrites
 from bindery.kube.lease import Observation
 from bindery.kube.objects.resources import PODS
 from bindery.kube.watches.store import Store
+from bindery.nodeagent import pod_status
 from bindery.nodeagent.kubelets import Kubelets
+from bindery.nodeagent.pods import PodKeeper
 from bindery.scheduler import engine
 from bindery.scheduler import process as scheduler_process
 from bindery.scheduler.actions import holding
@@ -40,16 +42,19 @@ from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.cache.promises import Promises
+from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.loop import SchedulingLoop
 from bindery.scheduler.plugins.queuelimits import QueueLimits
 from bindery.scheduler.solver import protection, units
+from bindery.scheduler.status import conditions
+from bindery.scheduler.status.queue_amounts import QueueAmounts
 from bindery.scheduler.status.writer import StatusWriter
 from tests.histories.drawing import draw
 from tests.histories.history import play
-from tests.histories.plan import Plan
+from tests.histories.plan import ActKind, Plan
 
 _READ_AGAIN: Final = """        await self._check(self._open())
         if self._may_bind():
@@ -275,6 +280,10 @@ def _scarce(plan: Plan) -> bool:
     return any(gang.name.startswith("share") for gang in plan.gangs)
 
 
+def _crowded(plan: Plan) -> bool:
+    return any(act.kind is ActKind.TAKE_ROOM for act in plan.acts)
+
+
 def _late(plan: Plan) -> bool:
     return any(gang.name.startswith("late") for gang in plan.gangs)
 
@@ -325,6 +334,11 @@ PLANTED: Final = (
         _EVICTIONS, "minimum runtimes are ignored", protection, "min_runtime_s", _always(0.0), 49,
         lambda plan: plan.min_runtime_s > 0,
     ),
+    Planted(
+        _EVICTIONS, "broken gangs get no grace period", StalenessMemory, "of",
+        _edited("Staleness(min(max(times), latest)", "Staleness(at - 600.0"), 34,
+    ),
+    Planted(_EVICTIONS, "budgets are counted once", Evictor, "_beyond_budgets", _always(None), 127),
     Planted(_EVICTIONS, "evictions are not tried first", Evictor, "_try", _never(), 2),
     Planted(_EVICTIONS, "eviction by name", Client, "evict", _evict_whatever_has_the_name, 2),
     Planted(_BINDER, "binding without UID", Client, "bind", _bind_whatever_has_the_name),
@@ -383,6 +397,20 @@ PLANTED: Final = (
         _OTHERS, "a conflict is not noted", StatusWriter, "_note_conflict", _always(None), 184
     ),
     Planted(_OTHERS, "nodes keep the room of ended pods", Kubelets, "release", _always(None), 1),
+    Planted(
+        _OTHERS, "a pod's status is written by name", pod_status, "_patch",
+        _edited('"metadata": {"uid": pod.metadata.uid}, ', ""), 1,
+    ),
+    Planted(
+        _OTHERS, "refused pods are started", PodKeeper, "_refusal",
+        _edited("None if answer.admit else Refuse(answer)", "None"), 74, _crowded,
+    ),
+    Planted(_OTHERS, "waiting pods do not say why", conditions, "_pod_writes", _always(())),
+    Planted(
+        _OTHERS, "queues count no GPUs", QueueAmounts, "_texts",
+        _edited("for i in indices", "for i in indices if names[i] != GPU_RESOURCE"), 8,
+        lambda plan: plan.gpus > 0,
+    ),
     Planted(_OTHERS, "a held Lease is taken", Observation, "is_held_by_other", _always(False), 1),
 )  # fmt: skip
 

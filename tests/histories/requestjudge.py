@@ -1,4 +1,4 @@
-"""Judges what schedulers, binders and the grouper send, before the API server sees it.
+"""Judges what schedulers, binders, the grouper and the agent send, before the API server sees it.
 
 A request may arrive late, so it must name the object that it is meant for: by its name alone it
 would reach a successor of that name.
@@ -12,7 +12,9 @@ import msgspec
 
 from bindery.kube.http.requests import ApiRequest
 
-_JUDGED: Final = ("scheduler", "binder", "grouper")
+_LED: Final = ("scheduler", "binder", "grouper")
+"""Kinds of processes with a leader."""
+_JUDGED: Final = (*_LED, "agent")
 _KINDS: Final = frozenset(
     (
         "pods",
@@ -83,6 +85,6 @@ def _named(meta: dict[str, Any], field: str) -> bool:
 def is_of_leader(request: ApiRequest, caller: str) -> bool:
     """Whether only the leader sends such a request. Late commits are fenced, and a late status
     names its version."""
-    if not caller.startswith(_JUDGED):
+    if not caller.startswith(_LED):
         return False
     return request.verb == "delete" or f"{request.verb} {request.resource}" in _OF_LEADERS

@@ -9,6 +9,7 @@ from typing import Any, Final
 from bindery.api.hami import names
 from bindery.api.hami.lock import NodeLock, decode
 from bindery.api.names import POD_GROUP_ANNOTATION, RACK_LABEL
+from bindery.binder.plugins.volumes.writes import SELECTED_NODE
 from bindery.kube.objects.claims import RESOURCE_CLAIMS, ResourceClaim
 from bindery.kube.objects.resources import NODES, PODS, Resource
 from bindery.kube.objects.storage import CLAIMS, VOLUMES
@@ -18,7 +19,7 @@ from tests.histories.apiserver.store import Change
 from tests.histories.needs import bodies
 from tests.histories.needs.cards import BY_TROUBLE, CARD, PREFIX, is_refused, lock_of
 from tests.histories.needs.controller import NAMESPACE, is_alive
-from tests.histories.needs.undone import left_of_given_up
+from tests.histories.needs.undone import given_up_by, left_of_given_up
 from tests.histories.needs.volumes import claim_names
 from tests.histories.plan import Plan
 from tests.recounting import card_problems, gpu_problems
@@ -48,7 +49,7 @@ class NeedsJudge:
             "resourceclaims": self._resource_claim,
             "persistentvolumeclaims": self._volume_claim,
             "persistentvolumes": self._volume,
-            "bindrequests": lambda change: left_of_given_up(self._server, change),
+            "bindrequests": self._request,
             "nodes": self._node,
             "pods": self._pod,
         }
@@ -71,12 +72,30 @@ class NeedsJudge:
         yield from self._lock_for(pod)
         yield from self._rack_of(pod)
 
+    def _request(self, change: Change) -> Iterator[str]:
+        given_up = given_up_by(self._server, change)
+        yield from left_of_given_up(self._server, given_up)
+        for node, uid in self._lock_owners.items():
+            stored = self._find(NODES, node, "") if uid in given_up else None
+            text = lock_of(stored.metadata.annotations) if stored is not None else ""
+            lock = decode(text) if text else None
+            holder = self._find(PODS, lock.name, lock.namespace) if lock is not None else None
+            # A pod that is gone may have a successor: others remove its lock later.
+            if holder is not None and holder.metadata.uid == uid and not holder.spec.node_name:
+                yield f"{holder.metadata.name} was given up and holds the lock of {node}"
+
     # -- volumes ---------------------------------------------------------------------------------
 
     def _volume_claim(self, change: Change) -> Iterator[str]:
         claim = CLAIMS.decode(change.version.body)
         volume, name = claim.spec.volume_name, claim.metadata.name
-        if not volume or change.after is None:
+        if change.after is None:
+            return
+        if change.before is not None and _is_binder(change):
+            chosen = CLAIMS.decode(change.before.body).metadata.annotations.get(SELECTED_NODE)
+            if claim.metadata.annotations.get(SELECTED_NODE, chosen) != chosen and chosen:
+                yield f"{change.writer.caller} replaces the node {chosen} of claim {name}"
+        if not volume:
             return
         for other in self._all_of(CLAIMS):
             if other.spec.volume_name == volume and other.metadata.name != name:
@@ -122,10 +141,24 @@ class NeedsJudge:
             del self._devices[device]
         if change.after is None:
             return
+        yield from self._taken_reservations(change, claim)
         for device in _devices(claim):
             if device in self._devices:
                 yield f"device {device[2]} of {device[1]} is allocated to two claims"
             self._devices[device] = uid
+
+    def _taken_reservations(self, change: Change, claim: ResourceClaim) -> Iterator[str]:
+        """Yield the pods on nodes from which a binder takes a claim."""
+        if change.before is None or not _is_binder(change):
+            return
+        kept = {user.uid for user in claim.status.reserved_for}
+        for user in RESOURCE_CLAIMS.decode(change.before.body).status.reserved_for:
+            pod = self._find(PODS, user.name, NAMESPACE) if user.uid not in kept else None
+            if pod is None or pod.metadata.uid != user.uid or not pod.spec.node_name:
+                continue
+            if is_alive(pod) and pod.metadata.deletion_timestamp is None:
+                text = f"takes claim {claim.metadata.name} from {user.name}, which is bound"
+                yield f"{change.writer.caller} {text}"
 
     def _devices_of(self, pod: Pod) -> Iterator[str]:
         made = {

@@ -22,12 +22,15 @@ _WAS_BOUND: Final = ("Bound", "Released")
 """Phases of volumes that a claim has had. They stay bound when the pod is given up."""
 
 
-def left_of_given_up(server: ModelApiServer, change: Change) -> Iterator[str]:
-    """Yield what is left of pods that this write of a BindRequest gives up."""
+def given_up_by(server: ModelApiServer, change: Change) -> set[str]:
+    """Return the UIDs of the pods that this write of a BindRequest gives up."""
     if change.after is None:
-        given_up = _left_by(server, change.version)
-    else:
-        given_up = _given_up(change.after) - _given_up(change.before)
+        return _left_by(server, change.version)
+    return _given_up(change.after) - _given_up(change.before)
+
+
+def left_of_given_up(server: ModelApiServer, given_up: set[str]) -> Iterator[str]:
+    """Yield what is left of pods that are given up now."""
     if not given_up:
         return
     for claim in all_of(server, CLAIMS):
