@@ -33,12 +33,11 @@ class BrokenGangs:
     def see_group(self, group: PodGroup, change: Change) -> None:
         """Take in a write of a PodGroup."""
         uid = group.metadata.uid
-        if not any(
-            c.type == "Scheduled" and c.status == "True" for c in group.status.conditions or ()
-        ):
-            self._shown.pop(uid, None) if uid not in self._since_s else None
-        elif uid not in self._shown:
-            self._shown[uid] = change.writer.caller, change.at_s
+        conditions = group.status.conditions or ()
+        if any(each.type == "Scheduled" and each.status == "True" for each in conditions):
+            self._shown.setdefault(uid, (change.writer.caller, change.at_s))
+        elif uid not in self._since_s:
+            self._shown.pop(uid, None)
 
     def note(self, group: PodGroup, at_s: float, *, has_minimum: bool, is_eviction: bool) -> None:
         """Note whether a gang has its minimum now, and whether a pod of it was evicted."""
