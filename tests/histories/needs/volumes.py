@@ -25,6 +25,7 @@ from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.needs import bodies
 from tests.histories.needs.controller import NAMESPACE, Controller, is_alive, nth
 from tests.histories.needs.plans import Trouble, TroubleKind
+from tests.histories.plan import QUIET_AFTER_S
 
 _REFUSED: Final = 0.2
 """Of the volumes to be made: they are asked for again, often of another node."""
@@ -54,7 +55,7 @@ class VolumeControllers(Controller):
             NAMESPACE,
             bodies.PROVISIONER,
             draw_delay_s=lambda: _delay_s(chance),
-            refuses=lambda: chance.random() < _REFUSED,
+            refuses=lambda: chance.random() < _REFUSED and not _is_quiet(),
         )
         self._may_serve = asyncio.Event()
         self._may_serve.set()
@@ -230,6 +231,11 @@ def claim_names(pod: Pod) -> list[str]:
         else f"{pod.metadata.name}-{volume.name}"
         for volume in pod.spec.volumes or ()
     ]
+
+
+def _is_quiet() -> bool:
+    """Whether the faults are over: with more refusals, gangs would not come to rest in time."""
+    return asyncio.get_running_loop().time() > QUIET_AFTER_S
 
 
 def _delay_s(chance: Random) -> float:
