@@ -95,13 +95,16 @@ class ClaimLedger:
         self._undo: defaultdict[str, list[ExitStack]] = defaultdict(list)
         self._given: dict[str, Handover] = {}
         """Pod UID -> data for the binder, for pods allocated in this session."""
+        gone: dict[str, Handover] = {}
         for uid, handover in cache.decoded(handed_over):
             task = state.tasks.get(Uid(uid))
             if task is None:
-                self._assume_gone(uid, handover)
+                gone[uid] = handover
             # A request of a pod that has ended takes no devices.
             elif task.status.holds_room or task.status.is_active:
                 self._assume(task, handover)
+        if gone:
+            self._assume_gone(gone)
         for uid in cache.pods:
             task = state.tasks.get(Uid(uid))
             # These releases are facts and not part of the plan, so nothing undoes them.
@@ -393,15 +396,18 @@ class ClaimLedger:
         if shown is None or shown.devices.results != planned.allocation.devices.results:
             self._planned.enter(readable_takes(planned.allocation), 1)
 
-    def _assume_gone(self, uid: str, handover: Handover) -> None:
-        """Count the devices that the binder may still allocate for a pod that is gone."""
+    def _assume_gone(self, gone: Mapping[str, Handover]) -> None:
+        """Count the devices that the binder may still allocate for pods that are gone, by UID."""
         allocated = [c for c in self._cache.claims.values() if c.status.allocation is not None]
         shown = {claim.metadata.uid for claim in allocated}
-        for each in handover.claims:
-            if each.uid not in shown:
-                self._planned.enter(readable_takes(each.allocation), 1)
-        if handover.extended is not None and not any(is_extended(c, uid) for c in allocated):
-            self._planned.enter(readable_takes(handover.extended.allocation), 1)
+        owners = ((c, owner.uid) for c in allocated for owner in c.metadata.owner_references)
+        have_extended = {uid for claim, uid in owners if is_extended(claim, uid)}
+        for uid, handover in gone.items():
+            for each in handover.claims:
+                if each.uid not in shown:
+                    self._planned.enter(readable_takes(each.allocation), 1)
+            if handover.extended is not None and uid not in have_extended:
+                self._planned.enter(readable_takes(handover.extended.allocation), 1)
 
     def _prepared(self, need: Reference) -> PreparedClaim:
         try:
