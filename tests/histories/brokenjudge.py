@@ -9,13 +9,11 @@ from typing import Final
 
 from bindery.kube.objects.podgroups import PodGroup
 from tests.histories.apiserver.store import Change
-from tests.histories.calm import Calm
+from tests.histories.calm import RECOVERS_S, Calm
 from tests.histories.plan import Plan
 
 _SECOND_S: Final = 1.5
 """What is cut off from times in conditions and pods, and a moment."""
-_RECOVERS_S: Final = 35.0
-"""The longest pause of a watch after failures, and a moment."""
 
 
 class BrokenGangs:
@@ -61,7 +59,7 @@ class BrokenGangs:
             return
         caller, shown_s = self._shown[uid]
         if change.writer.caller != caller or not self._calm.is_calm(
-            caller, shown_s, change.at_s, recovers_s=_RECOVERS_S
+            caller, shown_s, change.at_s, recovers_s=RECOVERS_S
         ):
             return
         if change.at_s < since_s + grace_s - _SECOND_S:

@@ -10,14 +10,12 @@ from typing import Final
 
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change
-from tests.histories.calm import Calm
+from tests.histories.calm import RECOVERS_S, Calm
 from tests.histories.disruption import is_ready
 from tests.histories.plan import Plan
 
 _BEHIND_S: Final = 10.0
 """From what a plan was made of to its first eviction."""
-_RECOVERS_S: Final = 35.0
-"""The longest pause of a watch after failures, and a moment."""
 
 
 class BudgetJudge:
@@ -51,7 +49,7 @@ class BudgetJudge:
         since_s, states = change.at_s - _BEHIND_S, self._allowed.get(gang, ())
         caller = change.writer.caller
         if not states or not self._calm.is_calm(
-            caller, since_s, change.at_s, recovers_s=_RECOVERS_S
+            caller, since_s, change.at_s, recovers_s=RECOVERS_S
         ):
             return
         before = [allowed for at_s, allowed in states if at_s <= since_s]

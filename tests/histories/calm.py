@@ -14,6 +14,8 @@ _LEASES: Final = {
     "bindery-binder": "binder",
     "bindery-grouper": "grouper",
 }
+RECOVERS_S: Final = 35.0
+"""The longest pause of a watch after failures, and a moment."""
 _LINGERING: Final = frozenset({FaultKind.LAG, FaultKind.DELAY, FaultKind.OLD_ANSWERS})
 """What was sent during such a fault may arrive by as much later as the fault has seconds."""
 

@@ -14,7 +14,7 @@ from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, POD
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, ChangeType
-from tests.histories.calm import Calm
+from tests.histories.calm import RECOVERS_S, Calm
 from tests.histories.needs import bodies
 from tests.histories.needs.controller import is_alive
 from tests.histories.needs.judge import gang_of
@@ -24,8 +24,6 @@ from tests.histories.plan import GangPlan, Plan
 from tests.histories.reading import all_of
 from tests.recounting import requested
 
-_RECOVERS_S: Final = 35.0
-"""The longest pause of a watch after failures, and a moment."""
 _SETTLED_S: Final = 2.0
 """After a change of nodes, until plans are made with it."""
 _CLOCKS_S: Final = 6.0
@@ -77,7 +75,7 @@ class KeptRoomJudge:
                 continue
             since_s = self._kept_since_s(gang, stage, mine, change.at_s)
             if since_s is None or not self._calm.is_calm(
-                change.writer.caller, since_s - 1, change.at_s, recovers_s=_RECOVERS_S
+                change.writer.caller, since_s - 1, change.at_s, recovers_s=RECOVERS_S
             ):
                 continue
             is_placed = {*planned, *self._committed()}
