@@ -302,7 +302,6 @@ class Cluster:
         self.pods.pop(uid, None)
         self._tasks.remove_pod(uid)
         self._members.drop_pod(pod)
-        self.holds.settled.pop(uid, None)
         for memory in self._of_pods:
             memory.forget(uid)
         self._forget_single(key)
@@ -449,7 +448,7 @@ class Cluster:
             # No further event of these pods will end their holds.
             for bound in statement.status.bound_pods:
                 if Uid(bound) not in self.state.tasks:
-                    self.holds.settle(Uid(bound))
+                    self.holds.drop(Uid(bound))
         else:
             self.commit_counts.note(statement)
             known = self.holds.statements.get(carried(statement))

@@ -187,15 +187,20 @@ class Holds:
         The binder may still create reservation pods or allocate devices for it, so that hold ends
         with the request.
         """
+        self.settled.pop(uid, None)
         hold = self.get(uid)
         if hold is None or hold.is_bound or not (hold.gpu_groups or hold.data):
-            self.settle(uid)
+            self.drop(uid)
 
     def settle(self, uid: Uid) -> None:
-        """Remove the holds of a pod that is bound or gone."""
+        """Remove the holds of a pod that shows its node."""
         hold = self.get(uid)
         if hold is not None and hold.data:
             self.settled[uid] = hold
+        self.drop(uid)
+
+    def drop(self, uid: Uid) -> None:
+        """Remove the holds of a pod."""
         self._with_data.pop(uid, None)
         for request in self._by_pod.pop(uid, {}):
             self._by_request[request].discard(uid)

@@ -100,11 +100,14 @@ class SessionFacts:
         """Yield pod, node name and the data of `plugin` for the binder.
 
         For pods with a BindRequest, and for pods that were bound while this process was running.
+        The binder is done with a bound pod, so nothing is yielded for it once it is gone.
         """
         holds = self._cluster.holds
         for uid, hold in chain(holds.with_data(), holds.settled.items()):
             data = hold.data.get(plugin)
-            if isinstance(data, dict):  # other clients can create requests too
+            if not isinstance(data, dict):  # other clients can create requests too
+                continue
+            if not hold.is_bound or uid in self.state.tasks:
                 yield uid, hold.node_name, data
 
     def queue_row(self, job: Job) -> int:

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bindery.kube.objects.bindrequests import StatementStatus
 from bindery.kube.objects.claims import ResourceClaim
 from bindery.kube.objects.devices import DeviceClass, ResourceSlice
 from bindery.kube.objects.podspec import PodResourceClaim
@@ -14,7 +16,19 @@ from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scheduler.cache.claim_gpus import ClaimGpus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Uid
-from tests.scheduler.schedulerworld import add, delete, engine_with, modify, node, plan, pod, queue
+from tests.scheduler.schedulerworld import (
+    add,
+    as_created,
+    delete,
+    engine_with,
+    modify,
+    node,
+    places,
+    plan,
+    pod,
+    queue,
+    shared_request,
+)
 from tests.sizes import examples
 
 CLASS = "gpu.nvidia.com"
@@ -228,4 +242,38 @@ def test_devices_of_a_pod_that_is_gone_stay_taken_until_its_request_ends() -> No
     assert plan(engine) == {}
 
     engine.refused(draft)
+    assert plan(engine) == {"r": "n"}
+
+
+@pytest.mark.parametrize("is_node_seen_first", [True, False])
+def test_devices_of_a_bound_pod_that_is_gone_are_free_when_its_claim_is(
+    is_node_seen_first: bool,
+) -> None:
+    """The outcome of its request may be seen last, and the request stays for some seconds."""
+    engine = engine_with(
+        node("n"), queue("q"), *devices({"name": "gpu-0"}), claim("one"), claim("two")
+    )
+    first, second = (
+        with_claims(pod(name, 1, queue="q"), each) for name, each in (("p", "one"), ("r", "two"))
+    )
+    add(engine.cluster, first)
+    [draft] = engine.cycle()
+    created = as_created(draft)
+    add(engine.cluster, shared_request("batch", created))
+    modify(engine.cluster, claim("one", held=["gpu-0"]))
+    if is_node_seen_first:
+        on_node = msgspec.structs.replace(first.spec, node_name="n")
+        modify(engine.cluster, msgspec.structs.replace(first, spec=on_node))
+    delete(engine.cluster, first)
+    bound = StatementStatus(phase="Succeeded", bound_pods=[first.metadata.uid])
+    batch = shared_request("batch", msgspec.structs.replace(created, status=bound))
+    modify(engine.cluster, batch)
+    delete(engine.cluster, claim("one"))
+
+    add(engine.cluster, second)
+    [draft] = engine.cycle()
+    assert places([draft]) == {"r": "n"}
+    engine.refused(draft)
+
+    delete(engine.cluster, batch)
     assert plan(engine) == {"r": "n"}
