@@ -11,11 +11,11 @@ import grpc
 
 from bindery.nodeagent.kubeletside.claims import ClaimApi
 from bindery.nodeagent.kubeletside.node import NodeClocks, NodeSockets
-from bindery.nodeagent.sockets import deviceplugins, pluginregistry, services
+from bindery.nodeagent.sockets import deviceplugins, services
 from bindery.nodeagent.sockets.definitions import deviceplugin_pb2 as device_api
 from bindery.nodeagent.sockets.definitions import dra_pb2
+from bindery.nodeagent.sockets.definitions import pluginregistration_pb2 as registration_api
 from bindery.nodeagent.sockets.definitions import podresources_pb2 as resources_api
-from bindery.nodeagent.sockets.pluginregistry import RegisteredPlugin
 from bindery.nodeagent.sockets.services import Methods, Peer
 from bindery.nodecore.admission.facts import Candidate
 from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, PodClaim, ResourceClaim
@@ -27,6 +27,7 @@ from bindery.nodecore.pods import Container, Pod
 GPU = "vendor.com/gpu"
 DRIVER = "gpu.vendor.com"
 MIB = 1 << 20
+_REGISTRATION = registration_api.DESCRIPTOR.services_by_name["Registration"]
 ALLOCATABLE = {"cpu": 64_000, "memory": 64 << 30, "pods": 110, GPU: 8}
 CONFIG = NodeConfig(
     uniform(sockets=2, cores_per_numa=32, memory_bytes_per_numa=32 << 30),
@@ -167,17 +168,53 @@ class DraDriver:
         return dra_pb2.NodeUnprepareResourcesResponse(claims=dict.fromkeys(uids, answer))
 
 
-class Registrar:
-    """The registration socket of a plugin; what the kubelet reports is in `statuses`."""
+@dataclass
+class Plugin:
+    """The registration socket of a plugin; what the kubelet reports is in `statuses`.
 
-    def __init__(self, socket: Path, plugin: RegisteredPlugin) -> None:
-        self._server = pluginregistry.server(socket, plugin)
+    `silent` names the call that gets no answer.
+    """
 
-    async def __aenter__(self) -> None:
-        await self._server.start()
+    name: str = "csi.vendor.com"
+    kind: str = "CSIPlugin"
+    endpoint: str = ""
+    versions: Sequence[str] = ("1.0.0",)
+    silent: str = ""
+    failing: str = ""
+    statuses: list[tuple[bool, str]] = field(default_factory=list)
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._server.stop(None)
+    @asynccontextmanager
+    async def serving(self, socket: Path) -> AsyncIterator[None]:
+        server = services.serve(
+            socket, (_REGISTRATION, {"GetInfo": self._info, "NotifyRegistrationStatus": self._note})
+        )
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(None)
+
+    async def _info(self, _request: registration_api.InfoRequest) -> registration_api.PluginInfo:
+        await self._fail("GetInfo")
+        return registration_api.PluginInfo(
+            type=self.kind,
+            name=self.name,
+            endpoint=self.endpoint,
+            supported_versions=self.versions,
+        )
+
+    async def _note(
+        self, status: registration_api.RegistrationStatus
+    ) -> registration_api.RegistrationStatusResponse:
+        self.statuses.append((status.plugin_registered, status.error))
+        await self._fail("NotifyRegistrationStatus")
+        return registration_api.RegistrationStatusResponse()
+
+    async def _fail(self, call: str) -> None:
+        if self.silent == call:
+            await never()
+        if self.failing == call:
+            raise services.Refusal("dying")
 
 
 @dataclass
@@ -274,10 +311,10 @@ class SocketWorld:
         full_name = f"k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin"
         server = served(service, full_name, driver.methods())
         await server.start()
-        plugin = RegisteredPlugin("DRAPlugin", DRIVER, str(service), [f"{version}.DRAPlugin"])
+        plugin = Plugin(DRIVER, "DRAPlugin", str(service), [f"{version}.DRAPlugin"])
         try:
-            async with Registrar(self.registry / f"{name}-reg.sock", plugin):
-                await until(lambda: any(p.endpoint == str(service) for p in self.registered()))
+            async with plugin.serving(self.registry / f"{name}-reg.sock"):
+                await until(lambda: (True, "") in plugin.statuses)
                 yield
         finally:
             await server.stop(None)

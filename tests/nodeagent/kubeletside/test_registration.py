@@ -2,59 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from bindery.nodeagent.kubeletside.plugins import PluginManager
-from bindery.nodeagent.sockets import services
-from bindery.nodeagent.sockets.definitions import pluginregistration_pb2 as api
 from bindery.nodecore.plugins import PluginError
-from tests.nodeagent.kubeletside.socketworld import never, until
-
-SERVICE = api.DESCRIPTOR.services_by_name["Registration"]
-
-
-@dataclass
-class Plugin:
-    """A plugin's registration socket. `silent` names the call that gets no answer."""
-
-    name: str = "csi.vendor.com"
-    kind: str = "CSIPlugin"
-    endpoint: str = ""
-    silent: str = ""
-    failing: str = ""
-    statuses: list[tuple[bool, str]] = field(default_factory=list)
-
-    @asynccontextmanager
-    async def serving(self, socket: Path) -> AsyncIterator[None]:
-        server = services.serve(
-            socket, (SERVICE, {"GetInfo": self._info, "NotifyRegistrationStatus": self._note})
-        )
-        await server.start()
-        try:
-            yield
-        finally:
-            await server.stop(None)
-
-    async def _info(self, _request: api.InfoRequest) -> api.PluginInfo:
-        await self._fail("GetInfo")
-        return api.PluginInfo(
-            type=self.kind, name=self.name, endpoint=self.endpoint, supported_versions=["1.0.0"]
-        )
-
-    async def _note(self, status: api.RegistrationStatus) -> api.RegistrationStatusResponse:
-        self.statuses.append((status.plugin_registered, status.error))
-        await self._fail("NotifyRegistrationStatus")
-        return api.RegistrationStatusResponse()
-
-    async def _fail(self, call: str) -> None:
-        if self.silent == call:
-            await never()
-        if self.failing == call:
-            raise services.Refusal("dying")
+from tests.nodeagent.kubeletside.socketworld import Plugin, until
 
 
 @dataclass
