@@ -10,7 +10,7 @@ from typing import Final
 
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change
-from tests.histories.calm import RECOVERS_S, Calm
+from tests.histories.calm import RECOVERS_S, Calm, in_force
 from tests.histories.disruption import is_ready
 from tests.histories.plan import Plan
 
@@ -52,8 +52,7 @@ class BudgetJudge:
             caller, since_s, change.at_s, recovers_s=RECOVERS_S
         ):
             return
-        before = [allowed for at_s, allowed in states if at_s <= since_s]
-        most = max(before[-1:] + [allowed for at_s, allowed in states if at_s > since_s])
+        most = max(in_force(states, since_s))
         count = sum(self._ready_s.get(pod.metadata.uid, change.at_s) < since_s for pod in pods)
         if 1 < count > most:
             yield f"{who}, whose budget allows {most} of {count} evictions"

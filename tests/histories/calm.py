@@ -3,8 +3,8 @@
 Questions about time are asked of calm processes only.
 """
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, TypeVar
 
 from tests.histories.apiserver.store import Change
 from tests.histories.plan import EPOCH_S, QUIET_AFTER_S, Fault, FaultKind, Plan
@@ -18,6 +18,8 @@ RECOVERS_S: Final = 35.0
 """The longest pause of a watch after failures, and a moment."""
 _LINGERING: Final = frozenset({FaultKind.LAG, FaultKind.DELAY, FaultKind.OLD_ANSWERS})
 """What was sent during such a fault may arrive by as much later as the fault has seconds."""
+
+T = TypeVar("T")
 
 
 class Leaders:
@@ -66,6 +68,15 @@ class Calm:
             and _end_s(fault) + recovers_s > since_s - EPOCH_S
             for fault in self._faults
         )
+
+
+def in_force(values: Sequence[tuple[float, T]], since_s: float) -> list[T]:
+    """Return those of `values` that were in force at some time since `since_s`.
+
+    Each comes with the moment from which it was in force, in the order of these.
+    """
+    before = [value for at_s, value in values if at_s <= since_s]
+    return before[-1:] + [value for at_s, value in values if at_s > since_s]
 
 
 def _end_s(fault: Fault) -> float:

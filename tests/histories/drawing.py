@@ -73,7 +73,8 @@ def draw(seed: int) -> Plan:
         troubles=needs.troubles,
     )
     hard = _with_hard(_with_more(plan, Random(f"faults {seed}")), Random(f"hard {seed}"))
-    return _with_runtimes(_with_stops(hard, Random(f"stops {seed}")), Random(f"runtimes {seed}"))
+    plan = _with_runtimes(_with_stops(hard, Random(f"stops {seed}")), Random(f"runtimes {seed}"))
+    return _with_deletions(plan, Random(f"deletions {seed}"))
 
 
 def _gang(chance: Random, number: int) -> GangPlan:
@@ -372,3 +373,14 @@ def _with_runtimes(plan: Plan, chance: Random) -> Plan:
     if chance.random() >= 1 / 4 or not any(gang.priority for gang in plan.gangs):
         return plan
     return replace(plan, min_runtime_s=40.0)
+
+
+def _with_deletions(plan: Plan, chance: Random) -> Plan:
+    """Let people delete gangs that are being bound, in an eighth of the histories."""
+    if chance.random() >= 1 / 8:
+        return plan
+    deletions = (
+        Act(ActKind.DELETE_BOUND, 0, chance.uniform(0, 60), chance.uniform(0, 100))
+        for _ in range(3)
+    )
+    return replace(plan, acts=(*plan.acts, *deletions))

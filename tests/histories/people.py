@@ -26,21 +26,21 @@ class People:
 
     def __init__(self, server: ModelApiServer, client: Client, namespace: str) -> None:
         self._server, self._client, self._namespace = server, client, namespace
-        self._requested = asyncio.Event()
+        self._requested, self._bound = asyncio.Event(), asyncio.Event()
+        self._last_bound = ""
+        """The pod that was bound last."""
 
     def see(self, change: Change) -> None:
         """Take note of a write."""
         if change.kind.plural == "bindrequests" and change.type is ChangeType.ADDED:
             self._requested.set()
+        if change.writer.subresource == "binding":
+            _, self._last_bound = change.key
+            self._bound.set()
 
     async def stop_binding(self, act: Act) -> frozenset[str]:
         """Delete the next BindRequest or a pod in it; return the gang that lacks the pod."""
-        self._requested.clear()
-        try:
-            async with asyncio.timeout(QUIET_AFTER_S - asyncio.get_running_loop().time()):
-                await self._requested.wait()
-                await asyncio.sleep(act.seconds / 1000)
-        except TimeoutError:
+        if not await _soon_after(self._requested, act.seconds / 1000):
             return frozenset()
         open_ = [each for each in all_of(self._server, BIND_REQUESTS) if not each.is_final]
         if not open_:
@@ -54,6 +54,10 @@ class People:
         group, name = statements[0].pod_group, statements[0].pods[0].pod_name
         await self._replace(name)
         return frozenset({group.name} if group is not None else ())
+
+    async def next_bound(self, act: Act) -> str | None:
+        """Return the next pod that is bound, some milliseconds later; None if none is."""
+        return self._last_bound if await _soon_after(self._bound, act.seconds / 1000) else None
 
     async def _replace(self, name: str) -> None:
         """Delete a pod, and create another one of its name at once, as a StatefulSet does."""
@@ -120,6 +124,18 @@ class People:
         await _try(self._client.create(PODS, body, self._namespace))
         await asyncio.sleep(act.seconds)
         await _try(self._client.delete(PODS, name, self._namespace, grace_period_s=0))
+
+
+async def _soon_after(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for the next `event`, and `seconds` longer; return whether it came before the rest."""
+    event.clear()
+    try:
+        async with asyncio.timeout(QUIET_AFTER_S - asyncio.get_running_loop().time()):
+            await event.wait()
+            await asyncio.sleep(seconds)
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _try(call: Coroutine[Any, Any, object]) -> None:

@@ -115,6 +115,8 @@ class ActKind(StrEnum):
     """A BindRequest, or a pod in one, is deleted while the binder is at work."""
     DELETE_GROUP = "delete PodGroup"
     """Its pods stay."""
+    DELETE_BOUND = "delete when bound"
+    """The pods of a gang are deleted as soon as one of them is bound."""
     SILENCE_GPUS = "silence GPUs"
     """The device plugin of a node gives no GPUs to reservations."""
 

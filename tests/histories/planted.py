@@ -176,6 +176,18 @@ def _enter_twice(enter: Any) -> Any:
     return entered
 
 
+def _keep_what_is_dropped(drop: Any) -> Any:
+    """Keep what the request of a pod had for the binder, even after the pod is gone."""
+
+    def dropped(holds: Any, uid: Any) -> None:
+        hold = holds.get(uid)
+        if hold is not None and hold.data:
+            holds.settled[uid] = replace(hold, is_bound=False)
+        drop(holds, uid)
+
+    return dropped
+
+
 def _evict_whatever_has_the_name(_evict: Any) -> Any:
     async def evicted(
         client: Any, namespace: str, name: str, _uid: str, *, dry_run: bool = False
@@ -303,6 +315,10 @@ PLANTED: Final = (
     Planted(_CACHE, "expectations are never dropped", ExpectedReservations, "due", _always([]), 1),
     Planted(_CACHE, "a refused commit keeps its places", Cluster, "forget", _always(None), 3),
     Planted(
+        _CACHE, "devices of pods that are gone stay", Holds, "drop", _keep_what_is_dropped, 136,
+        _devices,
+    ),
+    Planted(
         _CACHE, "a list misses deletions", Store, "reconcile",
         _edited("if key not in by_key]", "if False]"), 23,
     ),
@@ -336,7 +352,7 @@ PLANTED: Final = (
     ),
     Planted(
         _EVICTIONS, "broken gangs get no grace period", StalenessMemory, "of",
-        _edited("Staleness(min(max(times), latest)", "Staleness(at - 600.0"), 34,
+        _edited("Staleness(min(max(times), latest)", "Staleness(at - 600.0"), 66,
     ),
     Planted(_EVICTIONS, "budgets are counted once", Evictor, "_beyond_budgets", _always(None), 127),
     Planted(_EVICTIONS, "evictions are not tried first", Evictor, "_try", _never(), 2),

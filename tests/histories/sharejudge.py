@@ -13,7 +13,7 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.kube.objects.bindrequests import BindRequest
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change, ChangeType
-from tests.histories.calm import Calm
+from tests.histories.calm import Calm, in_force
 from tests.histories.plan import QUIET_AFTER_S, GangPlan, Plan
 from tests.recounting import ENDED, requested
 
@@ -112,19 +112,14 @@ class ShareJudge:
     def _is_above_quota(self, queue: str, since_s: float) -> bool:
         """Whether a queue held more than a quota at some time since `since_s`."""
         return any(
-            self._most(queue, resource, since_s) > self._least_quota(queue, resource, since_s)
+            max(in_force(self._amounts[queue, resource], since_s))
+            > self._least_quota(queue, resource, since_s)
             for resource in _RESOURCES
         )
 
-    def _most(self, queue: str, resource: str, since_s: float) -> int:
-        amounts = self._amounts[queue, resource]
-        before = [amount for at_s, amount in amounts if at_s <= since_s]
-        return max(before[-1:] + [amount for at_s, amount in amounts if at_s > since_s])
-
     def _least_quota(self, queue: str, resource: str, since_s: float) -> float:
-        quotas = [(at_s, each.get(resource, _UNLIMITED)) for at_s, each in self._quotas[queue]]
-        before = [quota for at_s, quota in quotas if at_s <= since_s]
-        return min(before[-1:] + [quota for at_s, quota in quotas if at_s > since_s])
+        quotas = in_force(self._quotas[queue], since_s)
+        return min(each.get(resource, _UNLIMITED) for each in quotas)
 
     def _count(self, uid: str, at_s: float) -> None:
         """Count again what a pod holds."""

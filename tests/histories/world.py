@@ -201,6 +201,7 @@ class World:
             ActKind.EDIT_LIMIT: partial(self._people.edit_limit, LIMITED),
             ActKind.CHANGE_PRIORITY: self._change_priority,
             ActKind.STOP_BINDING: self._stop_binding,
+            ActKind.DELETE_BOUND: self._delete_bound,
             ActKind.DELETE_GROUP: self._delete_group,
             ActKind.SILENCE_GPUS: self._silence,
             ActKind.TAKE_ROOM: partial(self._people.take_room, cores=self.plan.cores),
@@ -210,6 +211,18 @@ class World:
     async def _delete_gang(self, act: Act) -> None:
         if self.gangs:
             await self._delete(_nth(list(self.gangs.values()), act.target))
+
+    async def _delete_bound(self, act: Act) -> None:
+        """Delete a gang that is being bound; of a Job's gang the pods."""
+        name = await self._people.next_bound(act)
+        pods = all_of(self.server, PODS)
+        gangs = {_gang_of(pod) for pod in pods if pod.metadata.name == name} - {""}
+        for gang in gangs & self.gangs.keys():
+            await self._delete(self.gangs[gang])
+        for pod in pods:
+            if _gang_of(pod) in gangs - self.gangs.keys():
+                meta = pod.metadata
+                await self._try(self.client.delete(PODS, meta.name, NAMESPACE, grace_period_s=0))
 
     async def _delete_group(self, act: Act) -> None:
         if self.gangs:
