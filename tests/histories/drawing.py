@@ -43,6 +43,14 @@ _CALLS: Final = {
 """Call at which a process dies or freezes -> the kind of process."""
 
 
+_COMMON: Final = (
+    FaultKind.FAIL,
+    FaultKind.LOSE_ANSWERS,
+    FaultKind.LOSE_REQUESTS,
+    FaultKind.CONFLICT,
+    FaultKind.CONFLICT,
+)
+"""What befalls all processes of a kind at once."""
 _ASKED: Final = (
     ("binder", "get pods"),
     ("binder", "get nodes"),
@@ -74,7 +82,8 @@ def draw(seed: int) -> Plan:
     )
     hard = _with_hard(_with_more(plan, Random(f"faults {seed}")), Random(f"hard {seed}"))
     plan = _with_runtimes(_with_stops(hard, Random(f"stops {seed}")), Random(f"runtimes {seed}"))
-    return _with_deletions(plan, Random(f"deletions {seed}"))
+    plan = _with_deletions(plan, Random(f"deletions {seed}"))
+    return _with_failures(plan, Random(f"failures {seed}"))
 
 
 def _gang(chance: Random, number: int) -> GangPlan:
@@ -384,3 +393,27 @@ def _with_deletions(plan: Plan, chance: Random) -> Plan:
         for _ in range(3)
     )
     return replace(plan, acts=(*plan.acts, *deletions))
+
+
+def _with_failures(plan: Plan, chance: Random) -> Plan:
+    """Let requests of all schedulers or binders fail for a while, in a sixth of the histories.
+
+    Meanwhile bindings are stopped, so that roll-backs and clean-up meet the failures.
+    """
+    if chance.random() >= 1 / 6:
+        return plan
+    fault, kind = chance.choice(_COMMON), chance.choice(("scheduler", "binder"))
+    at_s, seconds = chance.uniform(0, 60), chance.uniform(2, 20)
+    faults = [Fault(fault, name, at_s, seconds) for name in PROCESSES if name.startswith(kind)]
+    stops = (
+        Act(
+            ActKind.STOP_BINDING, chance.randrange(1000), at_s + chance.uniform(0, seconds / 2),
+            chance.uniform(0, 300),
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    return replace(
+        plan,
+        faults=tuple(sorted((*plan.faults, *faults), key=lambda fault: fault.at_s)),
+        acts=(*plan.acts, *stops),
+    )

@@ -410,7 +410,7 @@ PLANTED: Final = (
     Planted(_OTHERS, "Jobs get no PodGroup", Writer, "_create", _never(), 0),
     Planted(_OTHERS, "the first condition stays", StatusWriter, "offer", _keep_the_older, 0),
     Planted(
-        _OTHERS, "a conflict is not noted", StatusWriter, "_note_conflict", _always(None), 184
+        _OTHERS, "a conflict is not noted", StatusWriter, "_note_conflict", _always(None), 232
     ),
     Planted(_OTHERS, "nodes keep the room of ended pods", Kubelets, "release", _always(None), 1),
     Planted(
