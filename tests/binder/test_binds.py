@@ -189,6 +189,28 @@ def test_a_new_leader_is_announced_before_its_first_commit(
     assert cluster.wait_for("term-5", "Succeeded")["reason"] == "Announced"
 
 
+def test_the_next_binder_refuses_stale_requests_long_after_the_announcement(
+    cluster: Cluster, start_binder: Start
+) -> None:
+    """The newest announcement outlives its time, so that its token is known after a restart."""
+    cluster.add_nodes(1)
+    late = cluster.add_pods("late", 1)
+    short_lived = BinderConfiguration(leader_election=ALONE, time_to_live_seconds=0.2)
+    binder = start_binder(short_lived)
+    cluster.create(cluster.announcement("term-4", fencingToken=4))
+    cluster.wait_for("term-4", "Succeeded")
+    cluster.create(cluster.announcement("term-5", fencingToken=5))
+    cluster.wait_gone("bindrequest", "term-4")
+    binder.stop()
+
+    start_binder(short_lived)
+    cluster.create(cluster.request("late", late, fencingToken=4))
+    cluster.wait_gone("bindrequest", "late")
+
+    assert cluster.nodes_of("late") == [""]
+    assert cluster.status("term-5")["reason"] == "Announced"
+
+
 def test_a_stale_request_that_precedes_the_binder_is_refused(
     cluster: Cluster, start_binder: Start
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from bindery.binder.api_server.api_adapter import ApiAdapter
 from bindery.binder.outcome.fencing import Fence
 from bindery.binder.outcome.outcome import Verdict
-from bindery.binder.outcome.retention import RetentionQueue
+from bindery.binder.outcome.retention import RetentionQueue, finished_as_a_whole
 from bindery.binder.plugins.dra.plugin import DynamicResources
 from bindery.binder.plugins.gpusharing.plugin import GpuSharing
 from bindery.binder.plugins.gpusharing.unused import UnusedGroups
@@ -174,6 +174,10 @@ def _enter_twice(enter: Any) -> Any:
             enter(charges, task)
 
     return entered
+
+
+def _let_each_announcement_go(_keep: Any) -> Any:
+    return lambda _fence, announcement: finished_as_a_whole(announcement)
 
 
 def _keep_what_is_dropped(drop: Any) -> Any:
@@ -381,6 +385,9 @@ PLANTED: Final = (
     Planted(_BINDER, "finished requests stay", RetentionQueue, "run", _never(), 0),
     Planted(_BINDER, "outcomes are not written", Run, "_conclude", _never(), 0),
     Planted(_BINDER, "announcements are not read", ApiAdapter, "acknowledge", _never(), 0),
+    Planted(
+        _BINDER, "no announcement stays", Fence, "keep", _let_each_announcement_go, 3098, _late
+    ),
     Planted(_GPUS, "reservations stay", UnusedGroups, "look_at", _always(None), 1, _shares),
     Planted(
         _GPUS, "used reservations are deleted", Users, "of",

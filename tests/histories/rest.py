@@ -2,12 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from bindery.api import gpushare
 from bindery.api.names import POD_GROUP_ANNOTATION
+from bindery.kube.objects.bindrequests import BindRequest
 from bindery.kube.objects.budgets import DISRUPTION_BUDGETS
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import BIND_REQUESTS, POD_GROUPS, PODS
@@ -40,10 +41,7 @@ class Rest:
         pods = all_of(self.server, PODS)
         groups = all_of(self.server, POD_GROUPS)
         found = [text for group in groups for text in self._of_gang(group, pods)]
-        found += [
-            f"BindRequest {each.metadata.name} is left"
-            for each in all_of(self.server, BIND_REQUESTS)
-        ]
+        found += _requests(all_of(self.server, BIND_REQUESTS))
         found += _without_users(pods)
         found += left_over(self.server, self.world.plan, pods, self.world.disturbed)
         return found or self._of_new_engine(now_s)
@@ -122,6 +120,14 @@ def _of_conditions(group: PodGroup, bound: int, minimum: int) -> list[str]:
     if scheduled.status == "False" and not scheduled.message:
         return [f"{name} waits and does not say why"]
     return []
+
+
+def _requests(stored: list[BindRequest]) -> Iterator[str]:
+    """Yield the requests that should be gone: all but the newest announcement of a leader."""
+    newest = max((each.spec.fencing_token for each in stored if each.is_fence), default=0)
+    for each in stored:
+        if not (each.is_fence and each.is_final and each.spec.fencing_token == newest):
+            yield f"BindRequest {each.metadata.name} is left"
 
 
 def _without_users(pods: list[Pod]) -> list[str]:
