@@ -5,11 +5,12 @@ from tests.histories.history import REST_WITHIN_S, Played, play
 
 def shrunk(failed: Played, rest_within_s: float = REST_WITHIN_S) -> Played:
     """Return a failing history of which no single part can be taken out."""
-    part = 0
-    while part < failed.plan.parts():
+    part = needed = 0  # `needed`: parts that were tried since one was taken out
+    while needed < failed.plan.parts():
+        part %= failed.plan.parts()
         smaller = play(failed.plan.without(part), rest_within_s)
         if smaller.problem:
-            failed = smaller
+            failed, needed = smaller, 0
         else:
-            part += 1
+            part, needed = part + 1, needed + 1
     return failed
