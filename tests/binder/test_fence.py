@@ -26,7 +26,7 @@ def test_all_announcements_of_a_pool_but_the_newest_may_be_deleted(order: tuple[
 
     superseded = [fence.keep(announcement(token)) for token in order]
 
-    assert {each.name for each in superseded if each is not None} == {"term-1", "term-2"}
+    assert {each.metadata.name for each in superseded if each is not None} == {"term-1", "term-2"}
 
 
 def test_each_pool_keeps_an_announcement() -> None:

@@ -4,6 +4,7 @@ A part that is taken out of a plan leaves the chance of the others as it was, be
 from a generator of its own.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -72,9 +73,7 @@ def draw(seed: int) -> Plan:
         gpus=chance.choice((0, 2, 4)),
         limit_cores=chance.randint(3, 10),
         gangs=(*gangs, *map(_needy, needs.gangs)),
-        faults=tuple(
-            sorted((_fault(chance) for _ in range(chance.randint(1, 6))), key=lambda f: f.at_s)
-        ),
+        faults=_in_order(_fault(chance) for _ in range(chance.randint(1, 6))),
         acts=tuple(_act(chance) for _ in range(chance.randint(0, 4))),
         skew_s=tuple(chance.choice((0.0, 0.0, chance.uniform(-5, 5))) for _ in PROCESSES),
         ground=needs.ground,
@@ -84,6 +83,10 @@ def draw(seed: int) -> Plan:
     plan = _with_runtimes(_with_stops(hard, Random(f"stops {seed}")), Random(f"runtimes {seed}"))
     plan = _with_deletions(plan, Random(f"deletions {seed}"))
     return _with_failures(plan, Random(f"failures {seed}"))
+
+
+def _in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: fault.at_s))
 
 
 def _gang(chance: Random, number: int) -> GangPlan:
@@ -148,8 +151,7 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
         if act.kind is ActKind.LOSE_NODE and chance.random() < 0.6:
             at_s = min(act.at_s + chance.uniform(0.1, 15), QUIET_AFTER_S * 0.9)
             faults.append(Fault(FaultKind.KILL, "agent", at_s, chance.uniform(0.1, 3), 1))
-    faults.sort(key=lambda fault: fault.at_s)
-    return replace(plan, faults=tuple(faults), acts=tuple(acts))
+    return replace(plan, faults=_in_order(faults), acts=tuple(acts))
 
 
 def _contested(plan: Plan) -> Plan:
@@ -285,7 +287,7 @@ def _with_hard(plan: Plan, chance: Random) -> Plan:
     return replace(
         plan,
         max_pods=max_pods if split < 0.25 else plan.max_pods,
-        faults=tuple(sorted((*plan.faults, *faults), key=lambda fault: fault.at_s)),
+        faults=_in_order((*plan.faults, *faults)),
         backoff_limit=chance.choice((0, 1, 2, 5)),
         acts=(*plan.acts, *stops, *((silence,) if silent < 0.2 or is_scarce else ())),
         gpus=gpus if is_scarce else plan.gpus,
@@ -374,7 +376,7 @@ def _with_stops(plan: Plan, chance: Random) -> Plan:
         stop = replace(stop, process=kind, at_s=chance.choice((0.0, at_s)), at_call=call)
     slow = Fault(FaultKind.DELAY, name, max(0.0, stop.at_s - 1), 30.0)
     faults = (*plan.faults, stop, *((slow,) if chance.random() < 0.5 else ()))
-    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
+    return replace(plan, faults=_in_order(faults))
 
 
 def _with_runtimes(plan: Plan, chance: Random) -> Plan:
@@ -414,6 +416,6 @@ def _with_failures(plan: Plan, chance: Random) -> Plan:
     )  # fmt: skip
     return replace(
         plan,
-        faults=tuple(sorted((*plan.faults, *faults), key=lambda fault: fault.at_s)),
+        faults=_in_order((*plan.faults, *faults)),
         acts=(*plan.acts, *stops),
     )

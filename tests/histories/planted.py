@@ -14,7 +14,7 @@ from typing import Any, Final
 from bindery.binder.api_server.api_adapter import ApiAdapter
 from bindery.binder.outcome.fencing import Fence
 from bindery.binder.outcome.outcome import Verdict
-from bindery.binder.outcome.retention import RetentionQueue, finished_as_a_whole
+from bindery.binder.outcome.retention import RetentionQueue
 from bindery.binder.plugins.dra.plugin import DynamicResources
 from bindery.binder.plugins.gpusharing.plugin import GpuSharing
 from bindery.binder.plugins.gpusharing.unused import UnusedGroups
@@ -177,7 +177,7 @@ def _enter_twice(enter: Any) -> Any:
 
 
 def _let_each_announcement_go(_keep: Any) -> Any:
-    return lambda _fence, announcement: finished_as_a_whole(announcement)
+    return lambda _fence, announcement: announcement
 
 
 def _keep_what_is_dropped(drop: Any) -> Any:

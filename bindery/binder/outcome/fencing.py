@@ -9,7 +9,6 @@ scheduler. The newest announcement of each pool is kept, so that the next binder
 from bindery.api.bindrequest import BindFailureReason
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.binder.outcome.outcome import PodFailure
-from bindery.binder.outcome.retention import Finished, finished_as_a_whole
 from bindery.kube.objects.bindrequests import BindRequest
 
 
@@ -18,8 +17,8 @@ class Fence:
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}  # node pool -> token
-        self._kept: dict[str, tuple[int, Finished]] = {}
-        """Node pool -> its newest announcement that a binder has read, and the token of it."""
+        self._kept: dict[str, BindRequest] = {}
+        """Node pool -> its newest announcement that a binder has read."""
 
     def note(self, labels: dict[str, str], token: int) -> None:
         """Record the `token` of a request with these labels."""
@@ -27,16 +26,12 @@ class Fence:
         if token > self._newest.get(pool, -1):
             self._newest[pool] = token
 
-    def keep(self, announcement: BindRequest) -> Finished | None:
+    def keep(self, announcement: BindRequest) -> BindRequest | None:
         """Keep an announcement that a binder has read; return the one that it may delete for it."""
-        pool, token = _pool(announcement.metadata.labels), announcement.spec.fencing_token
-        new = (token, finished_as_a_whole(announcement))
-        old = self._kept.get(pool)
-        if old is None or old[1].uid == new[1].uid:
-            self._kept[pool] = new
-            return None
-        self._kept[pool], superseded = (new, old) if token >= old[0] else (old, new)
-        return superseded[1]
+        pool = _pool(announcement.metadata.labels)
+        both = (self._kept.get(pool, announcement), announcement)
+        older, self._kept[pool] = sorted(both, key=lambda each: each.spec.fencing_token)
+        return older if older.metadata.uid != self._kept[pool].metadata.uid else None
 
     def refusal(self, labels: dict[str, str], token: int) -> PodFailure | None:
         """Return why a request with these labels and `token` is refused; None if it is valid."""

@@ -17,7 +17,7 @@ from bindery.api.times import timestamp_milli
 from bindery.binder.outcome.fencing import Fence
 from bindery.binder.outcome.outcome import PodFailure, Wait
 from bindery.binder.outcome.ports import RequestChangedError, RequestGoneError
-from bindery.binder.outcome.retention import Finished, finished
+from bindery.binder.outcome.retention import Finished, finished, finished_as_a_whole
 from bindery.binder.outcome.status import announced_status, malformed_status
 from bindery.binder.run.dependencies import RunDependencies
 from bindery.binder.run.run import Interruption, Run
@@ -133,7 +133,7 @@ class Manager:
         if request.is_final:
             superseded = self._fence.keep(request)
             if superseded is not None:
-                self._retention.add(superseded)
+                self._retention.add(finished_as_a_whole(superseded))
         elif not request.metadata.deletion_timestamp:
             self._spawn(self._acknowledge(request))
 
